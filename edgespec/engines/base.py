@@ -1,0 +1,75 @@
+"""The seam between speculation and whatever runs a model. Everything above speaks these protocols alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from edgespec.speculation.tree import DraftTree
+from edgespec.types import Floats
+
+__all__ = ["Sampler", "Session", "Tokenizer"]
+
+
+class Session(Protocol):
+    """One mutable timeline over one loaded model: committed tokens, then the scored nodes of one tree.
+
+    A pass that raises (EngineError, PagingError, ModelChanged, Cancelled) leaves the committed timeline as it was.
+    """
+
+    @property
+    def length(self) -> int:
+        """Tokens committed so far, deferred ones included."""
+
+    @property
+    def capacity(self) -> int:
+        """The largest `length` plus tree that fits."""
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Append tokens; in wide chunks, the last of which may wait for the next `score` and share its pass."""
+
+    def score(self, tree: DraftTree, start: int = 0) -> Floats:
+        """One pass for nodes `start`..; float32 (nodes, vocabulary), row i predicting the successor of node start + i.
+
+        Nodes below `start` must have been scored since the last commit. Rows stay valid until the next pass.
+        """
+
+    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
+        """Keep the nodes of `path` (from node 0 down, `tokens` being their tokens) and drop the rest of the tree.
+
+        Nodes that were never scored are appended as by `extend`.
+        """
+
+    def rewind(self, length: int) -> int:
+        """Drop everything from token `length` on; returns the length really kept (0 if the engine must start over)."""
+
+    def close(self) -> None:
+        """Free the timeline; idempotent."""
+
+
+class Sampler(Protocol):
+    """One chain of samplers with its own randomness, consumed exactly once per emitted token."""
+
+    def draw(self, row: Floats) -> int:
+        """The next token given one row of logits (unchanged by the call). Counts a near-tie if it was one."""
+
+    def accept(self, token: int) -> None:
+        """Tell the chain that `token` was emitted; penalties look back on it."""
+
+    @property
+    def near_ties(self) -> int:
+        """Draws so far that batch numerics could have turned: top-2 margin < 0.05 logit, or within 1e-3 of a boundary."""
+
+    def close(self) -> None:
+        """Free the chain; idempotent."""
+
+
+class Tokenizer(Protocol):
+    def encode(self, text: str, *, special: bool = False, bos: bool = False) -> list[int]:
+        """Tokens of `text`; with `special`, markup such as <|user|> is read as control tokens."""
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token stands for; empty for control tokens."""
+
+    def ends(self, token: int) -> bool:
+        """Whether this token ends a generation."""

@@ -1,0 +1,71 @@
+"""Which sequence ids carry which tree nodes, for engines that know sequences but no trees.
+
+Every id ("lane") is tagged with the whole committed prefix. A node belongs to the lanes of all root-to-leaf paths
+through it, so the path below any lane is linear, which is all such an engine understands. Pure bookkeeping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from edgespec.errors import UsageError
+
+__all__ = ["Assignment", "Lanes"]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What one batch needs: lanes per new node, and cells to tag first: (from lane, to lane, nodes' depth above root)."""
+
+    lanes: tuple[tuple[int, ...], ...]
+    forks: tuple[tuple[int, int, int], ...]
+
+
+@dataclass
+class Lanes:
+    """Lanes of the tree scored so far; `reset` after each commit."""
+
+    count: int
+    _own: list[int] = field(default_factory=list)  # node -> the lane it was put on first
+    _tip: dict[int, int] = field(default_factory=dict)  # lane -> the deepest node on it
+    _used: int = 0
+
+    def reset(self) -> None:
+        self._own, self._tip, self._used = [], {}, 0
+
+    @property
+    def scored(self) -> int:
+        return len(self._own)
+
+    def lane(self, node: int) -> int:
+        return self._own[node]
+
+    def _fresh(self) -> int:
+        if self._used == self.count:
+            raise UsageError(f"a tree of more than {self.count} leaves was asked for")
+        self._used += 1
+        return self._used - 1
+
+    def assign(self, parents: Sequence[int], depths: Sequence[int], start: int) -> Assignment:
+        """Put nodes `start`.. on lanes: the first child goes on with its parent's lane, the others fork."""
+        if start != self.scored:
+            raise UsageError(f"nodes must be scored in order: {self.scored} were, {start} was asked for")
+        through: list[set[int]] = [set() for _ in range(len(parents) - start)]
+        forks: list[tuple[int, int, int]] = []
+        for node in range(start, len(parents)):
+            parent = parents[node]
+            if parent >= 0 and self._tip.get(self._own[parent]) == parent:
+                lane = self._own[parent]
+            else:
+                lane = self._fresh()
+                ancestor = parent
+                while ancestor >= start:  # new in this batch: tagged there, not copied
+                    through[ancestor - start].add(lane)
+                    ancestor = parents[ancestor]
+                if ancestor >= 0:
+                    forks.append((self._own[ancestor], lane, depths[ancestor] + 1))
+            self._own.append(lane)
+            self._tip[lane] = node
+            through[node - start].add(lane)
+        return Assignment(tuple(tuple(sorted(lanes)) for lanes in through), tuple(forks))

@@ -1,0 +1,61 @@
+/* Between ggml's scheduler and Python: of the ~1000 questions a pass asks, only those about the output of a
+ * streamed layer reach the interpreter. Without this, every graph node would take and give back the GIL.
+ *
+ * No header of ggml is needed: a tensor is only ever handed to `name`, which is ggml_get_name.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030b0000
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+typedef struct {
+    const char *(*name)(const void *tensor);
+    int (*boundary)(int layer, int ask); /* Python; 0 ends the pass */
+    const unsigned char *streamed;       /* one flag per layer */
+    int layers;
+    volatile int stop; /* read by edgespec_abort after every node */
+    double seconds;    /* spent in `boundary`, waiting included */
+} edgespec_filter;
+
+static int layer_of(const char *name) {
+    static const char prefix[] = "l_out-";
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return -1;
+    return atoi(name + sizeof prefix - 1);
+}
+
+static double now(void) {
+    struct timespec t;
+    timespec_get(&t, TIME_UTC);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ggml_backend_sched_eval_callback. Never answers false to `ask == false`: ggml would end the pass as a success
+ * with the logits of the pass before. A pass that must end is ended by edgespec_abort. */
+EXPORT bool edgespec_eval(void *tensor, bool ask, void *user_data) {
+    edgespec_filter *filter = user_data;
+    int layer = layer_of(filter->name(tensor));
+    if (layer < 0 || layer >= filter->layers || !filter->streamed[layer]) return !ask;
+    if (!filter->stop) {
+        double start = now();
+        if (!filter->boundary(layer, ask)) filter->stop = 1;
+        filter->seconds += now() - start;
+    }
+    return true;
+}
+
+/* ggml_abort_callback */
+EXPORT bool edgespec_abort(void *user_data) { return ((edgespec_filter *)user_data)->stop != 0; }
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_filter", "C callbacks; used through ctypes.", -1, NULL};
+
+PyMODINIT_FUNC PyInit__filter(void) { return PyModule_Create(&module); }

@@ -1,0 +1,85 @@
+"""The C filter of one model: layer boundaries come in, errors and interruptions are kept until the pass is over.
+
+Nothing may leave a callback: an exception there would turn into "pass succeeded" with stale logits. It is stored, the
+pass is aborted, and the session raises it once `llama_decode` has returned.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from edgespec.engines.llamacpp.library import filter_library, ggml, llama
+
+__all__ = ["Callbacks"]
+
+_Boundary = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int)
+Handler = Callable[[int, bool], None]
+
+
+class _State(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_void_p),
+        ("boundary", _Boundary),
+        ("streamed", ctypes.c_char_p),
+        ("layers", ctypes.c_int),
+        ("stop", ctypes.c_int),
+        ("seconds", ctypes.c_double),
+    ]
+
+
+class Callbacks:
+    """`handler(layer, before)` is called before and after each streamed layer computes."""
+
+    def __init__(self, layers: int, streamed: Iterable[int] = (), handler: Handler | None = None) -> None:
+        chosen = set(streamed)
+        self._handler = handler
+        self._error: BaseException | None = None
+        self._boundary = _Boundary(self._call)
+        self._flags = bytes(layer in chosen for layer in range(layers))
+        self._state = _State(ggml().get_name_address, self._boundary, self._flags, layers, 0, 0.0)
+        self._library = filter_library()
+        self._eval = bool(chosen)
+
+    @property
+    def available(self) -> bool:
+        return self._library is not None
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in the handler so far, its waiting included."""
+        return float(self._state.seconds)
+
+    def install(self, params: Any) -> None:
+        """Name the callbacks in a `llama_context_params`; this object must outlive that context."""
+        if self._library is None:
+            return
+        state = ctypes.addressof(self._state)
+        if self._eval:
+            params.cb_eval = ctypes.cast(self._library.edgespec_eval, type(params.cb_eval))
+            params.cb_eval_user_data = state
+        params.abort_callback = ctypes.cast(self._library.edgespec_abort, llama().ggml_abort_callback)
+        params.abort_callback_data = state
+
+    def interrupt(self) -> None:
+        """End the running pass after its current graph node. Safe from any thread."""
+        self._state.stop = 1
+
+    def begin(self) -> None:
+        self._error, self._state.stop = None, 0
+
+    def end(self) -> BaseException | None:
+        """The error that ended the pass, if a callback raised one; clears the stop."""
+        error, self._error = self._error, None
+        self._state.stop = 0
+        return error
+
+    def _call(self, layer: int, before: int) -> int:
+        try:
+            if self._handler:
+                self._handler(layer, bool(before))
+        except BaseException as error:  # KeyboardInterrupt too; raised again by the session
+            self._error = error
+            return 0
+        return 1

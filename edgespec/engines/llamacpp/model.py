@@ -1,0 +1,113 @@
+"""A loaded llama.cpp model: weights, how they are kept, its tokenizer, and the sessions over it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from edgespec.engines.llamacpp.callbacks import Callbacks
+from edgespec.engines.llamacpp.library import engine_version, filter_library, llama
+from edgespec.engines.llamacpp.paging import PagedWeights, load_paged
+from edgespec.engines.llamacpp.params import load_file
+from edgespec.engines.llamacpp.pointers import Refusal
+from edgespec.engines.llamacpp.sampler import LlamaSampler
+from edgespec.engines.llamacpp.session import LlamaSession
+from edgespec.engines.llamacpp.tokenizer import LlamaTokenizer
+from edgespec.errors import EngineError, ModelChanged
+from edgespec.memory.weightfile import WeightFile
+from edgespec.modelfile.header import unchanged
+from edgespec.types import MemoryPlan, ModelHeader, Paging, SamplingParams
+
+__all__ = ["LlamaModel"]
+
+_log = logging.getLogger(__name__)
+
+
+class LlamaModel:
+    """Close order: sessions, then this (pager, slots, engine model). One pass at a time.
+
+    `shift` displaces the self-check's expectation and `file` replaces the reader; both are for fault tests.
+    """
+
+    def __init__(
+        self, header: ModelHeader, plan: MemoryPlan | None, *, threads: int, strict: bool = False,
+        file: WeightFile | None = None, shift: int = 0,
+    ) -> None:  # fmt: skip
+        self.header, self._threads = header, threads
+        self._sessions: list[LlamaSession] = []
+        self._file = file
+        self._paged: PagedWeights | None = None
+        self.paging: Paging = plan.paging if plan else "resident"
+        self.notes: list[str] = []
+        if not all(unchanged(identity) for identity in header.files):
+            raise ModelChanged(f"{header.path} was changed since it was checked: load it again")
+        self._model: Any = self._load(plan, strict, shift)
+        self._callbacks = self._paged.callbacks if self._paged else Callbacks(header.layers)
+        self.tokenizer = LlamaTokenizer(self._model)
+        self.engine = engine_version()
+
+    def _load(self, plan: MemoryPlan | None, strict: bool, shift: int) -> Any:
+        if plan is None or plan.paging == "resident":
+            return load_file(self.header.path, mapped=False, repack=True)
+        if plan.paging == "slots":
+            try:
+                if filter_library() is None:
+                    raise Refusal("the C callbacks were not built (no compiler at install)")
+                self._file = self._file or WeightFile(self.header.files)
+                model, self._paged = load_paged(self.header, plan, self._file, shift=shift)
+                return model
+            except Refusal as refusal:
+                self._fall_back(refusal, strict)
+        return load_file(self.header.path, mapped=True, repack=False)
+
+    def _fall_back(self, refusal: Refusal, strict: bool) -> None:
+        if strict:
+            raise EngineError(f"the weights cannot be paged: {refusal}: drop --strict to run on plain mmap") from refusal
+        self.paging = "mmap"
+        note = f"paging by plain mmap: {refusal}; truncating the model file while it runs can kill the process"
+        self.notes.append(note)
+        _log.warning("%s", note)
+
+    @property
+    def bytes_read(self) -> int:
+        return self._file.bytes_read if self._file else 0
+
+    @property
+    def wait_seconds(self) -> float:
+        """Time the passes spent waiting for the disk."""
+        return self._paged.pager.wait_seconds if self._paged else 0.0
+
+    @property
+    def callback_seconds(self) -> float:
+        """Time the passes spent in Python at layer boundaries, waiting not counted."""
+        return self._callbacks.seconds - self.wait_seconds
+
+    def session(self, *, context: int, chunk: int, max_nodes: int) -> LlamaSession:
+        rows = self._paged.rows if self._paged else None
+        session = LlamaSession(
+            self._model, self.tokenizer.size, self._callbacks, context=context, chunk=chunk, max_nodes=max_nodes,
+            threads=self._threads, **({"before_pass": rows.ensure} if rows else {}),
+        )  # fmt: skip
+        self._sessions.append(session)
+        return session
+
+    def sampler(self, params: SamplingParams) -> LlamaSampler:
+        return LlamaSampler(params, self.tokenizer.size)
+
+    def interrupt(self) -> None:
+        """End the running pass; safe from any thread."""
+        self._callbacks.interrupt()
+
+    def close(self) -> None:
+        for session in self._sessions:
+            session.close()
+        self._sessions.clear()
+        if self._model:
+            model, self._model = self._model, None
+            if self._paged:
+                self._paged.pager.close()
+            llama().llama_model_free(model)
+            if self._paged:
+                self._paged.close()
+            if self._file:
+                self._file.close()

@@ -1,0 +1,147 @@
+"""A loaded model whose layers are paged: the self-check, the arena, and what happens at each layer boundary."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from edgespec.engines.llamacpp.callbacks import Callbacks
+from edgespec.engines.llamacpp.library import llama
+from edgespec.engines.llamacpp.params import context_params, load_file
+from edgespec.engines.llamacpp.pointers import Graph, Refusal, check_graph, check_weights, point
+from edgespec.engines.llamacpp.rows import EmbeddingRows
+from edgespec.engines.llamacpp.standin import mappings, seal, stand_in
+from edgespec.memory.arena import Arena
+from edgespec.memory.layout import Layout, lay_out
+from edgespec.memory.pager import Pager
+from edgespec.memory.weightfile import WeightFile
+from edgespec.types import MemoryPlan, ModelHeader, TensorExtent
+
+__all__ = ["PagedWeights", "load_paged"]
+
+_log = logging.getLogger(__name__)
+_LEARN_WIDTHS = (1, 8)  # tokens per throw-away pass: the graphs of decoding and of batches
+
+
+@dataclass(frozen=True)
+class _Learned:
+    weights: dict[str, tuple[int, ...]]
+    regions: list[tuple[int, int, int, int]]
+
+
+def load_paged(header: ModelHeader, plan: MemoryPlan, file: WeightFile, *, shift: int = 0) -> tuple[Any, PagedWeights]:
+    """Load without reading, check every pointer, read what stays resident, start the pager.
+
+    `shift` moves every expected address; tests use it to see the self-check refuse. Raises Refusal.
+    """
+    allowed = max(64 << 20, plan.ring_bytes)
+    with stand_in(header, allowed) as paths:
+        model = load_file(paths[0], mapped=True, repack=False)
+        try:
+            learned = _learn(header, model, paths, shift)
+            seal(learned.regions)
+        except BaseException:
+            llama().llama_model_free(model)
+            raise
+    try:
+        return model, PagedWeights(header, plan, file, learned.weights)
+    except BaseException:
+        llama().llama_model_free(model)
+        raise
+
+
+def _learn(header: ModelHeader, model: Any, paths: list[str], shift: int) -> _Learned:
+    regions = mappings(paths)
+
+    def expected(extent: TensorExtent) -> int:
+        for number, start, end, offset in regions:
+            if number == extent.file and offset <= extent.offset < offset + end - start:
+                return start + extent.offset - offset + shift
+        raise Refusal(f"{extent.name} is not in the engine's mapping")
+
+    graphs = [_watch(model, width) for width in _LEARN_WIDTHS]
+    weights = check_weights(graphs, header.tensors, expected)
+    for graph in graphs:
+        check_graph(graph, weights, header.layers)
+    if unused := [extent.name for extent in header.tensors if extent.name not in weights]:
+        _log.info("not used by the graph, so not paged: %s", ", ".join(unused))
+    return _Learned(weights, regions)
+
+
+def _watch(model: Any, width: int) -> Graph:
+    """Show every node of a pass of `width` tokens to a recorder; the pass itself is aborted after one node."""
+    lib, graph, errors = llama(), Graph(), []
+    params = context_params(context=256, chunk=width, lanes=1, outputs=width, threads=1)
+
+    def ask(tensor: int, _ask: bool, _user: object) -> bool:
+        try:
+            graph.record(tensor)
+        except Exception as error:  # nothing may leave a callback
+            errors.append(error)
+        return False
+
+    params.cb_eval = type(params.cb_eval)(ask)
+    params.abort_callback = lib.ggml_abort_callback(lambda _user: True)
+    context = lib.llama_init_from_model(model, params)
+    if not context:
+        raise Refusal("the engine refuses a context")
+    try:
+        token = (ctypes.c_int32 * width)(*range(width))
+        code = lib.llama_decode(context, lib.llama_batch_get_one(token, width))
+    finally:
+        lib.llama_free(context)
+    if errors or code != 2:
+        raise Refusal(f"the throw-away pass ended with code {code}" + (f" and {errors[0]!r}" if errors else ""))
+    return graph
+
+
+class PagedWeights:
+    """Core and pinned layers in the arena, streamed layers behind the pager, and the handler that ties them together."""
+
+    def __init__(self, header: ModelHeader, plan: MemoryPlan, file: WeightFile, weights: dict[str, tuple[int, ...]]) -> None:
+        self._weights, self._file = weights, file
+        self.rows = EmbeddingRows.for_model(header, file, weights)
+        core = [extent for extent in header.core_tensors if extent.name in weights and not (self.rows and extent.name == self.rows.name)]
+        layouts = {layer: lay_out(self._met(header.layer_tensors(layer))) for layer in range(header.layers)}
+        resident = [lay_out(core), *(layouts[layer] for layer in plan.pinned)]
+        self._places = {layer: self._targets(layouts[layer]) for layer in plan.streamed}
+        self._arena = Arena(sum(layout.size for layout in resident) + plan.ring_bytes)
+        for layout in resident:
+            self._pin(layout)
+        if self.rows:
+            point(weights[self.rows.name], self.rows.address)
+        self.pager = Pager(file, layouts, plan.streamed, self._arena.take(plan.ring_bytes))
+        self.callbacks = Callbacks(header.layers, plan.streamed, self._at_boundary)
+
+    def _met(self, extents: Iterable[TensorExtent]) -> list[TensorExtent]:
+        return [extent for extent in extents if extent.name in self._weights]
+
+    def _targets(self, layout: Layout) -> list[tuple[tuple[int, ...], int]]:
+        return [(self._weights[name], place) for name, place in layout.places]
+
+    def _pin(self, layout: Layout) -> None:
+        piece = self._arena.take(layout.size)
+        for run in layout.runs:
+            self._file.read(run, piece.view[run.place : run.place + run.size])
+        for addresses, place in self._targets(layout):
+            point(addresses, piece.address + place)
+
+    def _at_boundary(self, layer: int, before: bool) -> None:
+        if not before:
+            self.pager.release(layer)
+            return
+        slot = self.pager.acquire(layer)
+        for addresses, place in self._places[layer]:
+            point(addresses, slot + place)
+
+    def close(self) -> None:
+        """After the contexts, before the model: stop the reader, then give the memory back."""
+        self.pager.close()
+        self._arena.close()
+        if self.rows:
+            self.rows.close()
+
+

@@ -1,0 +1,128 @@
+"""All pointer work there is: finding the engine's weight tensors and telling them where their bytes now lie.
+
+llama.cpp has no call for "this weight has moved". But a weight's bytes are reached only through the `data` field of its
+`ggml_tensor`, read when a graph node computes; so between two nodes that field may be pointed elsewhere. Writing into
+another library's struct is only as safe as our knowledge of its layout, so nothing is written before all of this held:
+
+1. a throw-away pass showed every graph node, and with the assumed layout the sources of the nodes are tensors whose
+   names, as the engine's own `ggml_get_name` tells them, are names in the validated header;
+2. for every one of them the size the engine tells (`ggml_nbytes`) is the header's, and both the engine (`ggml_get_data`)
+   and the assumed field say that its bytes lie exactly at (mapping + offset in the file): no field of another meaning
+   can agree with a few hundred different addresses;
+3. in the order of the graph, every user of layer i lies after the output of layer i-1 and not after that of layer i, and
+   no node is a view of a weight (a view would carry a stale copy of the pointer).
+
+Whoever fails one of them is not paged; `Refusal` says which, and the caller falls back to plain mmap, announced.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from edgespec.engines.llamacpp.library import ggml
+from edgespec.types import TensorExtent
+
+__all__ = ["Graph", "Refusal", "check_graph", "check_weights", "point"]
+
+_MAX_SOURCES = 10
+
+
+class _Tensor(ctypes.Structure):
+    """`struct ggml_tensor` as of ggml 0.25 on a 64-bit machine; verified at run time, see the module's text."""
+
+    _fields_ = [
+        ("type", ctypes.c_int),
+        ("buffer", ctypes.c_void_p),
+        ("ne", ctypes.c_int64 * 4),
+        ("nb", ctypes.c_size_t * 4),
+        ("op", ctypes.c_int),
+        ("op_params", ctypes.c_int32 * 16),
+        ("flags", ctypes.c_int32),
+        ("src", ctypes.c_void_p * _MAX_SOURCES),
+        ("view_src", ctypes.c_void_p),
+        ("view_offs", ctypes.c_size_t),
+        ("data", ctypes.c_void_p),
+    ]
+
+
+class Refusal(Exception):
+    """The engine does not lay its tensors out as expected; the message says what differs."""
+
+
+@dataclass
+class Graph:
+    """What one pass showed: per node its name, source addresses and the address it is a view of."""
+
+    nodes: list[tuple[str, tuple[int, ...], int]] = field(default_factory=list)
+
+    def record(self, address: int) -> None:
+        tensor = _Tensor.from_address(address)
+        sources = tuple(source for source in tensor.src if source)
+        self.nodes.append((_name(address), sources, tensor.view_src or 0))
+
+
+def _name(address: int) -> str:
+    text: bytes | None = ggml().get_name(address)
+    return (text or b"").decode("utf-8", "replace")
+
+
+def check_weights(
+    graphs: Iterable[Graph], extents: Iterable[TensorExtent], expected: Callable[[TensorExtent], int]
+) -> dict[str, tuple[int, ...]]:
+    """Tensor addresses by weight name (a tied weight may have two), each proven to be where `expected` says.
+
+    Raises Refusal at the first that is not. Header tensors that no graph uses are absent from the result.
+    """
+    by_name = {extent.name: extent for extent in extents}
+    found: dict[str, set[int]] = {}
+    for graph in graphs:
+        for _, sources, _ in graph.nodes:
+            for source in sources:
+                name = _name(source)
+                if name in by_name:
+                    found.setdefault(name, set()).add(source)
+    if not found:
+        raise Refusal("no weight of the header was met in the graph")
+    for name, addresses in found.items():
+        for address in addresses:
+            _check_one(address, by_name[name], expected(by_name[name]))
+    return {name: tuple(sorted(addresses)) for name, addresses in found.items()}
+
+
+def _check_one(address: int, extent: TensorExtent, expected: int) -> None:
+    told, seen = ggml().get_data(address), _Tensor.from_address(address).data
+    if told != expected or seen != expected:
+        raise Refusal(f"{extent.name} is not where the file's header puts it")
+    if ggml().nbytes(address) != extent.size:
+        raise Refusal(f"{extent.name} has another size than the file's header says")
+
+
+def check_graph(graph: Graph, weights: Mapping[str, tuple[int, ...]], layers: int) -> None:
+    """Raise Refusal unless the graph visits the layers one after another, each ending in its `l_out`."""
+    owner = {address: _layer(name) for name, addresses in weights.items() for address in addresses}
+    current = 0
+    for name, sources, view in graph.nodes:
+        if view in owner:
+            raise Refusal(f"node {name} is a view of a weight")
+        for source in sources:
+            layer = owner.get(source)
+            if layer is not None and layer >= 0 and layer != current:
+                raise Refusal(f"node {name} uses layer {layer} during layer {current}")
+        if name == f"l_out-{current}":
+            current += 1
+    if current != layers:
+        raise Refusal(f"the graph names the outputs of {current} of {layers} layers")
+
+
+def _layer(name: str) -> int:
+    match = re.match(r"blk\.(\d+)\.", name)
+    return int(match[1]) if match else -1
+
+
+def point(addresses: Iterable[int], target: int) -> None:
+    """Let the tensors at `addresses` find their bytes at `target`. Only for addresses `check_weights` returned."""
+    for address in addresses:
+        _Tensor.from_address(address).data = target

@@ -1,0 +1,65 @@
+"""An embedding that is only looked up, never multiplied: its rows are read when a token first needs them.
+
+A 152k-token embedding is hundreds of megabytes of which a conversation touches a few. The region is as large as the
+tensor but untouched pages cost nothing; when too many were touched, all are given back and read again on demand.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Iterable, Mapping
+
+from edgespec.memory.layout import PAGE, Run
+from edgespec.memory.weightfile import WeightFile
+from edgespec.types import ModelHeader, TensorExtent
+
+__all__ = ["ROW_BUDGET", "EmbeddingRows"]
+
+ROW_BUDGET = 32 << 20  # bytes of rows kept; the plan counts the smaller of this and the tensor
+
+
+class EmbeddingRows:
+    def __init__(self, extent: TensorExtent, file: WeightFile) -> None:
+        self.name, self._extent, self._file = extent.name, extent, file
+        self._skew = extent.offset % PAGE
+        self._row_bytes = extent.size // extent.shape[1]
+        self._map = mmap.mmap(-1, -(-(extent.size + self._skew) // PAGE) * PAGE)
+        self._view = memoryview(self._map)
+        self._anchor = ctypes.c_char.from_buffer(self._map)
+        self._present: set[int] = set()  # pages
+
+    @classmethod
+    def for_model(cls, header: ModelHeader, file: WeightFile, weights: Mapping[str, object]) -> EmbeddingRows | None:
+        """Rows for an untied embedding larger than the row budget, else None (it is then simply resident)."""
+        extents = {extent.name: extent for extent in header.core_tensors}
+        embedding = extents.get("token_embd.weight")
+        if embedding is None or "output.weight" not in weights or embedding.name not in weights or embedding.size <= ROW_BUDGET:
+            return None
+        return cls(embedding, file)
+
+    @property
+    def address(self) -> int:
+        """Where row 0 lies."""
+        return ctypes.addressof(self._anchor) + self._skew
+
+    def ensure(self, tokens: Iterable[int]) -> None:
+        """Have the rows of `tokens` in place. Raises PagingError or ModelChanged."""
+        wanted = {page for token in tokens for page in self._pages(token)}
+        if len(self._present | wanted) * PAGE > ROW_BUDGET:
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._present.clear()
+        base = self._extent.offset - self._skew
+        for page in sorted(wanted - self._present):
+            run = Run(self._extent.file, base + page * PAGE, PAGE, page * PAGE)
+            self._file.read(run, self._view[page * PAGE : (page + 1) * PAGE])
+            self._present.add(page)
+
+    def _pages(self, token: int) -> range:
+        start = self._skew + token * self._row_bytes
+        return range(start // PAGE, (start + self._row_bytes - 1) // PAGE + 1)
+
+    def close(self) -> None:
+        self._view.release()
+        del self._anchor
+        self._map.close()

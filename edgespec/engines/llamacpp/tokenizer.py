@@ -1,0 +1,46 @@
+"""The model's own tokenizer, as the engine implements it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from edgespec.engines.llamacpp.library import llama
+from edgespec.errors import EngineError
+
+__all__ = ["LlamaTokenizer"]
+
+
+class LlamaTokenizer:
+    def __init__(self, model: Any) -> None:
+        self._vocab = llama().llama_model_get_vocab(model)
+        self._pieces: dict[int, bytes] = {}
+        self.size = int(llama().llama_vocab_n_tokens(self._vocab))
+
+    def encode(self, text: str, *, special: bool = False, bos: bool = False) -> list[int]:
+        data = text.encode("utf-8", "replace")
+        room = len(data) + 8
+        for _ in range(2):
+            buffer = (ctypes.c_int32 * room)()
+            count = llama().llama_tokenize(self._vocab, data, len(data), buffer, room, bos, special)
+            if count >= 0:
+                return list(buffer[:count])
+            room = -count
+        raise EngineError("the engine cannot tokenize this text: please report it")
+
+    def piece(self, token: int) -> bytes:
+        if token not in self._pieces:
+            buffer = ctypes.create_string_buffer(64)
+            count = llama().llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+            if count < 0:
+                buffer = ctypes.create_string_buffer(-count)
+                count = llama().llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+            self._pieces[token] = buffer.raw[: max(0, count)]
+        return self._pieces[token]
+
+    def ends(self, token: int) -> bool:
+        return bool(llama().llama_vocab_is_eog(self._vocab, token))
+
+    @property
+    def adds_bos(self) -> bool:
+        return bool(llama().llama_vocab_get_add_bos(self._vocab))

@@ -1,0 +1,161 @@
+"""Who is resident: pinned layers always, streamed layers through a ring that one reader thread fills in sweep order.
+
+A sweep visits the layers cyclically, so the reader knows what comes next without being told, and runs on across
+sweeps: while the drafter works, the next sweep's first layers load. Layers differ in size; the ring is cut by bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from edgespec.errors import EdgespecError, PagingError
+from edgespec.memory.arena import Piece
+from edgespec.memory.layout import Layout
+from edgespec.memory.weightfile import WeightFile
+
+__all__ = ["Pager"]
+
+
+@dataclass
+class _Slot:
+    layer: int
+    start: int
+    size: int
+    ready: bool = False
+    error: EdgespecError | None = None
+
+
+@dataclass
+class _Ring:
+    """Slots in the order they were filled, each contiguous; the space of the oldest is the next to come free."""
+
+    size: int
+    slots: deque[_Slot] = field(default_factory=deque)
+
+    def place(self, size: int) -> int | None:
+        """Where `size` bytes fit now, or None."""
+        if not self.slots:
+            return 0 if size <= self.size else None
+        head, tail = self.slots[0].start, self.slots[-1].start + self.slots[-1].size
+        wrapped = self.slots[-1].start < head
+        if wrapped:
+            return tail if head - tail >= size else None
+        if self.size - tail >= size:
+            return tail
+        return 0 if head >= size else None
+
+
+class Pager:
+    """`acquire` waits for a streamed layer and tells where it lies; `release` lets the reader overwrite it.
+
+    Used from one computing thread. Errors of the reader are raised by the `acquire` that needed the layer.
+    """
+
+    def __init__(self, file: WeightFile, layouts: Mapping[int, Layout], order: Sequence[int], ring: Piece) -> None:
+        largest = max(layouts[layer].size for layer in order)
+        if ring.size < largest:
+            raise PagingError(f"a ring of {ring.size} bytes cannot hold a layer of {largest}: please report it")
+        self._file, self._layouts, self._order, self._piece = file, layouts, tuple(order), ring
+        self._ring = _Ring(ring.size)
+        self._changed = threading.Condition()
+        self._next = 0  # index into the order
+        self._reading = False
+        self._paused = False  # after an error, until the next acquire
+        self._stop = threading.Event()
+        self._flush = threading.Event()
+        self.wait_seconds = 0.0
+        self._thread = threading.Thread(target=self._run, name="edgespec-reader", daemon=True)
+        self._thread.start()
+
+    def acquire(self, layer: int) -> int:
+        """Address of `layer`'s slot, valid until `release(layer)`. Raises PagingError or ModelChanged."""
+        started = time.perf_counter()
+        with self._changed:
+            if not self._expects(layer):
+                self._restart_at(layer)
+            self._changed.wait_for(lambda: self._stop.is_set() or self._arrived(layer))
+            self.wait_seconds += time.perf_counter() - started
+            if self._stop.is_set():
+                raise PagingError("the pager is closed: load the model again")
+            slot = self._ring.slots[0]
+            if slot.error:
+                self._ring.slots.clear()
+                self._paused = True
+                raise slot.error
+            return self._piece.address + slot.start
+
+    def release(self, layer: int) -> None:
+        with self._changed:
+            if not self._ring.slots or self._ring.slots[0].layer != layer:
+                raise PagingError(f"layer {layer} was released out of order: please report it")
+            self._ring.slots.popleft()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop the reader; idempotent."""
+        self._stop.set()
+        self._flush.set()
+        with self._changed:
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _expects(self, layer: int) -> bool:
+        if self._paused:
+            return False
+        return (self._ring.slots[0].layer if self._ring.slots else self._order[self._next]) == layer
+
+    def _arrived(self, layer: int) -> bool:
+        return bool(self._ring.slots) and self._ring.slots[0].layer == layer and self._ring.slots[0].ready
+
+    def _restart_at(self, layer: int) -> None:
+        """An aborted sweep left the reader elsewhere: drop what it has and begin at `layer`."""
+        self._flush.set()
+        self._changed.wait_for(lambda: not self._reading or self._stop.is_set())
+        self._flush.clear()
+        self._ring.slots.clear()
+        self._next = self._order.index(layer)
+        self._paused = False
+        self._changed.notify_all()
+
+    def _claim(self) -> _Slot | None:
+        """The next layer's slot if there is room for it now."""
+        if self._paused or self._flush.is_set():
+            return None
+        layer = self._order[self._next]
+        start = self._ring.place(self._layouts[layer].size)
+        if start is None:
+            return None
+        slot = _Slot(layer, start, self._layouts[layer].size)
+        self._ring.slots.append(slot)
+        self._next = (self._next + 1) % len(self._order)
+        self._reading = True
+        return slot
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            with self._changed:
+                slot: _Slot | None = None
+                while not self._stop.is_set() and (slot := self._claim()) is None:
+                    self._changed.wait()
+            if slot is None:
+                return
+            error = self._fill(slot)
+            with self._changed:
+                slot.error, slot.ready, self._reading = error, True, False
+                self._paused = self._paused or error is not None
+                self._changed.notify_all()
+
+    def _fill(self, slot: _Slot) -> EdgespecError | None:
+        try:
+            for run in self._layouts[slot.layer].runs:
+                start = slot.start + run.place
+                self._file.read(run, self._piece.view[start : start + run.size], self._flush)
+        except EdgespecError as error:
+            return error
+        except Exception as error:  # anything else in this thread must still reach the caller
+            return PagingError(f"reading layer {slot.layer} failed: {error!r}: please report it")
+        return None

@@ -1,0 +1,66 @@
+"""A tree of guessed tokens. Node 0 is the pending token: emitted already, but in no cache yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgespec.errors import UsageError
+
+__all__ = ["DraftTree"]
+
+
+class DraftTree:
+    """Tokens, parents and log-probabilities; a parent always comes before its children.
+
+    One node is plain decoding, a path is a chain. `depths` count from 0 at the root.
+    """
+
+    def __init__(self, pending: int) -> None:
+        self.tokens: list[int] = [pending]
+        self.parents: list[int] = [-1]
+        self.depths: list[int] = [0]
+        self.logprobs: list[float] = [0.0]  # cumulative, of the path from the root
+        self._children: list[dict[int, int]] = [{}]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def add(self, parent: int, token: int, logprob: float) -> int:
+        """A new node below `parent`; `logprob` is cumulative. Raises UsageError for a twin or an unknown parent."""
+        if not 0 <= parent < len(self) or token in self._children[parent]:
+            raise UsageError(f"node {parent} cannot take child {token}")
+        node = len(self)
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.depths.append(self.depths[parent] + 1)
+        self.logprobs.append(logprob)
+        self._children.append({})
+        self._children[parent][token] = node
+        return node
+
+    def child(self, node: int, token: int) -> int | None:
+        """The child of `node` that guesses `token`."""
+        return self._children[node].get(token)
+
+    def children(self, node: int) -> list[int]:
+        return list(self._children[node].values())
+
+    def path(self, node: int) -> list[int]:
+        """Nodes from the root down to `node`."""
+        nodes = [node]
+        while self.parents[nodes[-1]] >= 0:
+            nodes.append(self.parents[nodes[-1]])
+        return nodes[::-1]
+
+    def is_path(self, nodes: Sequence[int]) -> bool:
+        return bool(nodes) and nodes[0] == 0 and all(self.parents[b] == a for a, b in zip(nodes, nodes[1:], strict=False))
+
+    def ancestor_mask(self) -> NDArray[np.bool_]:
+        """(nodes, nodes); row i marks what node i may attend to within the tree: its ancestors and itself."""
+        mask = np.eye(len(self), dtype=np.bool_)
+        for node in range(1, len(self)):
+            mask[node] |= mask[self.parents[node]]
+        return mask

@@ -1,0 +1,264 @@
+"""The nouns of edgespec: frozen, named once, shared by every room. Sizes are bytes and times seconds throughout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgespec.errors import UsageError
+
+__all__ = [
+    "Acceptance",
+    "Chunk",
+    "Completion",
+    "FileIdentity",
+    "FinishReason",
+    "Floats",
+    "Item",
+    "MemoryPlan",
+    "ModelHeader",
+    "Paging",
+    "Round",
+    "SamplingParams",
+    "Speculation",
+    "Speeds",
+    "Statistics",
+    "TensorExtent",
+    "Vocabulary",
+]
+
+Floats = NDArray[np.float32]
+Paging = Literal["slots", "mmap", "resident"]
+Speculation = Literal["auto", "tree", "chain", "off"]
+FinishReason = Literal["stop", "length", "cancelled"]
+
+
+@dataclass(frozen=True)
+class FileIdentity:
+    """Which file was validated; a file that differs in any of these is another file."""
+
+    path: str
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True)
+class TensorExtent:
+    """Where a weight's bytes lie: `offset` counts from the start of file number `file` of the model."""
+
+    name: str
+    shape: tuple[int, ...]  # fastest dimension first, as GGUF writes it
+    kind: str  # quantization type, "Q4_0"
+    file: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What decides whether two models speak of the same tokens."""
+
+    model: str  # "gpt2" (byte-level BPE), "llama" (SentencePiece) ...
+    pre: str
+    tokens: tuple[bytes, ...] = field(repr=False)
+    bos: int | None
+    eos: int | None
+
+
+@dataclass(frozen=True)
+class ModelHeader:
+    """Everything known about a model without reading a weight."""
+
+    files: tuple[FileIdentity, ...]
+    header_sizes: tuple[int, ...]  # bytes before the first weight, per file
+    architecture: str
+    name: str
+    layers: int
+    width: int
+    ffn: int
+    heads: int
+    kv_heads: tuple[int, ...]  # per layer
+    key_size: int
+    value_size: int
+    trained_context: int
+    sliding_window: int
+    experts: int
+    recurrent: bool
+    vocabulary: Vocabulary
+    chat_template: str | None
+    tensors: tuple[TensorExtent, ...] = field(repr=False)
+
+    @property
+    def path(self) -> str:
+        return self.files[0].path
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(tensor.size for tensor in self.tensors)
+
+    def layer_tensors(self, layer: int) -> tuple[TensorExtent, ...]:
+        return tuple(tensor for tensor in self.tensors if tensor.name.startswith(f"blk.{layer}."))
+
+    @property
+    def core_tensors(self) -> tuple[TensorExtent, ...]:
+        """Embedding, head and final norms: whatever belongs to no layer."""
+        return tuple(tensor for tensor in self.tensors if not tensor.name.startswith("blk."))
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Measured rates of this machine: bytes/s from disk, and seconds per weight byte by tokens in the pass."""
+
+    read_bandwidth: float
+    pass_cost: tuple[tuple[int, float], ...]  # (tokens, seconds per byte), ascending
+
+    def compute(self, weight_bytes: int, tokens: int) -> float:
+        """Seconds for one resident pass of `tokens` over `weight_bytes`, linear between the measured widths."""
+        widths, costs = zip(*self.pass_cost, strict=True)
+        cost = float(np.interp(tokens, widths, costs))
+        return weight_bytes * cost * max(1.0, tokens / widths[-1])
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the plan."""
+
+    name: str
+    size: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Where every byte of the budget goes. `pinned` and `streamed` are layer numbers."""
+
+    budget: int
+    paging: Paging
+    context: int
+    chunk: int  # prompt tokens per sweep
+    max_nodes: int
+    items: tuple[Item, ...]
+    pinned: tuple[int, ...]
+    streamed: tuple[int, ...]
+    ring_bytes: int
+    streamed_bytes: int  # read from disk in every sweep
+    minimum: int
+    ceiling_tokens_per_second: float  # without speculation
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return sum(item.size for item in self.items)
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """One sampler chain. The defaults are greedy; order and meaning are llama-cpp-python's."""
+
+    temperature: float = 0.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    seed: int = 0
+    max_tokens: int = 256
+    stop: tuple[str, ...] = ()
+    logprobs: bool = False
+
+    def __post_init__(self) -> None:
+        checks = {
+            "temperature": 0 <= self.temperature <= 100,
+            "top_k": 0 <= self.top_k < 2**31,
+            "top_p": 0 < self.top_p <= 1,
+            "min_p": 0 <= self.min_p <= 1,
+            "repeat_penalty": 0 < self.repeat_penalty <= 100,
+            "seed": 0 <= self.seed < 2**32 - 1,  # the largest value asks the engine for a random seed
+            "max_tokens": 1 <= self.max_tokens < 2**31,
+            "stop": all(isinstance(text, str) and text for text in self.stop),
+        }
+        for name, good in checks.items():
+            if not good:
+                raise UsageError(f"{name}={getattr(self, name)!r} is out of range")
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """What a verifier made of a tree: the accepted path from node 0, and the tokens to emit.
+
+    `tokens[-1]` is the target's own next token, in no cache yet: the next tree's node 0.
+    """
+
+    path: tuple[int, ...]
+    tokens: tuple[int, ...]
+    near_ties: int
+    logprobs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Round:
+    """One pass of the decode loop."""
+
+    tokens: tuple[int, ...]
+    from_draft: tuple[bool, ...]
+    nodes: int  # drafted nodes the target scored, the pending token not counted
+    accepted: int  # of these
+    near_ties: int
+    logprobs: tuple[float, ...]
+    draft_seconds: float
+    sweep_seconds: float
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Running totals of one generation."""
+
+    prompt_tokens: int = 0
+    tokens: int = 0
+    passes: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    near_ties: int = 0
+    bytes_paged: int = 0
+    load_seconds: float = 0.0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    draft_seconds: float = 0.0
+    wait_seconds: float = 0.0  # the target waiting for the disk
+    ceiling_tokens_per_second: float = 0.0
+    speculation: str = "off"
+    policy_reason: str = ""
+
+    @property
+    def tokens_per_pass(self) -> float:
+        return self.tokens / self.passes if self.passes else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens after the first, over the time after the first."""
+        return (self.tokens - 1) / self.decode_seconds if self.decode_seconds > 0 and self.tokens > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of a streamed answer: whole characters, and the tokens that arrived with them."""
+
+    text: str
+    tokens: tuple[int, ...]
+    from_draft: tuple[bool, ...]
+    statistics: Statistics
+    logprobs: tuple[float, ...] = ()
+    finish_reason: FinishReason | None = None
+
+
+@dataclass(frozen=True)
+class Completion:
+    text: str
+    tokens: tuple[int, ...]
+    finish_reason: FinishReason
+    statistics: Statistics
+    logprobs: tuple[float, ...] = ()
