@@ -63,16 +63,18 @@ class Callbacks:
         params.abort_callback_data = state
 
     def interrupt(self) -> None:
-        """End the running pass after its current graph node. Safe from any thread."""
+        """End the running pass after its current graph node, and every later one until `resume`. Safe from any thread."""
         self._state.stop = 1
 
-    def begin(self) -> None:
-        self._error, self._state.stop = None, 0
-
-    def end(self) -> BaseException | None:
-        """The error that ended the pass, if a callback raised one; clears the stop."""
-        error, self._error = self._error, None
+    def resume(self) -> None:
+        """Allow passes again after an interruption."""
         self._state.stop = 0
+
+    def take_error(self) -> BaseException | None:
+        """The error with which a callback ended the pass, if one did; later passes may run."""
+        error, self._error = self._error, None
+        if error is not None:
+            self._state.stop = 0
         return error
 
     def _call(self, layer: int, before: int) -> int:

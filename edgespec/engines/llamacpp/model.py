@@ -95,8 +95,11 @@ class LlamaModel:
         return LlamaSampler(params, self.tokenizer.size)
 
     def interrupt(self) -> None:
-        """End the running pass; safe from any thread."""
+        """End the running pass and all later ones until `resume`; safe from any thread."""
         self._callbacks.interrupt()
+
+    def resume(self) -> None:
+        self._callbacks.resume()
 
     def close(self) -> None:
         for session in self._sessions:

@@ -54,13 +54,16 @@ class Refusal(Exception):
 
 @dataclass
 class Graph:
-    """What one pass showed: per node its name, source addresses and the address it is a view of."""
+    """What one pass showed: per node its name, its sources (address, name) and the address it is a view of.
 
-    nodes: list[tuple[str, tuple[int, ...], int]] = field(default_factory=list)
+    Names are taken while the pass runs: afterwards only the weights still exist.
+    """
+
+    nodes: list[tuple[str, tuple[tuple[int, str], ...], int]] = field(default_factory=list)
 
     def record(self, address: int) -> None:
         tensor = _Tensor.from_address(address)
-        sources = tuple(source for source in tensor.src if source)
+        sources = tuple((source, _name(source)) for source in tensor.src if source)
         self.nodes.append((_name(address), sources, tensor.view_src or 0))
 
 
@@ -80,8 +83,7 @@ def check_weights(
     found: dict[str, set[int]] = {}
     for graph in graphs:
         for _, sources, _ in graph.nodes:
-            for source in sources:
-                name = _name(source)
+            for source, name in sources:
                 if name in by_name:
                     found.setdefault(name, set()).add(source)
     if not found:
@@ -107,7 +109,7 @@ def check_graph(graph: Graph, weights: Mapping[str, tuple[int, ...]], layers: in
     for name, sources, view in graph.nodes:
         if view in owner:
             raise Refusal(f"node {name} is a view of a weight")
-        for source in sources:
+        for source, _ in sources:
             layer = owner.get(source)
             if layer is not None and layer >= 0 and layer != current:
                 raise Refusal(f"node {name} uses layer {layer} during layer {current}")

@@ -26,7 +26,7 @@ class LlamaSampler:
         self._greedy = params.temperature == 0
         self._uniforms = mirrored_uniforms(params.seed)
         self.near_ties = 0
-        stages = [lib.llama_sampler_init_penalties(_PENALTY_WINDOW, params.repeat_penalty, 0.0, 0.0)]
+        stages = [lib.llama_sampler_init_penalties(vocabulary, _PENALTY_WINDOW, params.repeat_penalty, 0.0, 0.0)]
         if self._greedy:
             stages.append(lib.llama_sampler_init_greedy())
         else:

@@ -123,14 +123,13 @@ class LlamaSession:
 
     def _decode(self) -> None:
         """Run the batch, or leave the committed timeline as it was and raise."""
-        self._callbacks.begin()
         try:
             self._before_pass(self._batch.tokens)
             code = llama().llama_decode(self._context, self._batch.raw)
         except BaseException:
             self._drop_tree()
             raise
-        error = self._callbacks.end()
+        error = self._callbacks.take_error()
         if error is None and code == 0:
             self.passes += 1
             return

@@ -1,0 +1,129 @@
+"""The wiring: from file names and a budget to loaded models, in the order that refuses bad input before any loading."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from edgespec.engines.llamacpp.kernel import matrix_kernel
+from edgespec.engines.llamacpp.library import engine_version
+from edgespec.engines.llamacpp.model import LlamaModel
+from edgespec.engines.llamacpp.standin import cache_folder
+from edgespec.errors import ModelNotFound, UsageError
+from edgespec.memory.budget import parse_budget, read_limits
+from edgespec.memory.calibrate import calibrated
+from edgespec.memory.cpu import usable_threads
+from edgespec.memory.plan import Request, make_plan
+from edgespec.modelfile.header import check_pair, read_model
+from edgespec.modelfile.quants import TYPES
+from edgespec.types import MemoryPlan, ModelHeader, Speeds
+
+__all__ = ["Loaded", "Options", "Prepared", "embedded_model", "load_models", "prepare"]
+
+_log = logging.getLogger(__name__)
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user asks for; None means: decide for me."""
+
+    target: str | os.PathLike[str] | None = None
+    drafter: str | os.PathLike[str] | None = None
+    budget: str | int | None = None
+    context: int | None = None
+    threads: int | None = None
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything decided, nothing loaded."""
+
+    target: ModelHeader
+    drafter: ModelHeader | None
+    plan: MemoryPlan
+    speeds: Speeds
+    threads: int
+    strict: bool
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    prepared: Prepared
+    target: LlamaModel
+    drafter: LlamaModel | None
+
+
+def embedded_model(role: str) -> Path:
+    """The pair that ships with edgespec; `role` is "target" or "drafter"."""
+    name = f"edgespec-{role}.gguf"
+    for folder in (Path(__file__).parent.parent / "models", Path(sys.prefix) / "share/edgespec"):
+        if (folder / name).exists():
+            return folder / name
+    raise ModelNotFound(f"the embedded {name} is not installed: name a model with --target")
+
+
+def prepare(options: Options, progress: Progress = lambda text: None) -> Prepared:
+    """Check the arguments, the files, the pair and the budget. Reads headers, measures speeds once, loads nothing."""
+    if options.threads is not None and not 1 <= options.threads <= 512:
+        raise UsageError(f"threads={options.threads} is out of range: 1 to 512")
+    budget = parse_budget(options.budget, read_limits())
+    notes = []
+    target_path, drafter_path = options.target, options.drafter
+    if target_path is None:
+        if drafter_path is not None:
+            raise UsageError("a drafter without a target: name the target too")
+        target_path, drafter_path = embedded_model("target"), embedded_model("drafter")
+        notes.append("no --target given: using the small pair that ships with edgespec")
+    target = read_model(target_path)
+    drafter = read_model(drafter_path) if drafter_path is not None else None
+    if drafter:
+        check_pair(target, drafter)
+    threads = options.threads or usable_threads()
+    speeds = _speeds(target, threads, progress)
+    usable = target.recurrent or target.experts
+    if drafter and usable:
+        drafter = None
+    if drafter is None and not usable:
+        notes.append("no drafter: speculation is off")
+    request = Request(budget, target, drafter, speeds, psutil.Process().memory_info().rss, options.context)
+    plan = make_plan(request)
+    return Prepared(target, drafter, plan, speeds, threads, options.strict, (*notes, *plan.notes))
+
+
+def _speeds(target: ModelHeader, threads: int, progress: Progress) -> Speeds:
+    """Calibrated for the type most of the target's bytes are in."""
+    sizes: Counter[str] = Counter()
+    for tensor in target.tensors:
+        sizes[tensor.kind] += tensor.size
+    kind = sizes.most_common(1)[0][0]
+    number = next(number for number, (name, _, _) in TYPES.items() if name == kind)
+    cache = cache_folder() / "calibration.json"
+    if not cache.exists():
+        progress("measuring this machine's disk and arithmetic, once")
+    key = f"{engine_version()} {kind} x{threads}"
+    return calibrated(cache, key, target.files[0], lambda: matrix_kernel(number, threads))
+
+
+def load_models(prepared: Prepared, progress: Progress = lambda text: None) -> Loaded:
+    """Load both models as planned. Raises EngineError, PagingError or ModelChanged; leaves nothing behind then."""
+    with ExitStack() as undo:
+        drafter = None
+        if prepared.drafter:
+            progress("loading the drafter")
+            drafter = LlamaModel(prepared.drafter, None, threads=prepared.threads)
+            undo.callback(drafter.close)
+        progress(f"loading the target ({prepared.plan.paging})")
+        target = LlamaModel(prepared.target, prepared.plan, threads=prepared.threads, strict=prepared.strict)
+        undo.pop_all()
+    return Loaded(prepared, target, drafter)

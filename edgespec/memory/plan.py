@@ -1,0 +1,183 @@
+"""Pure: from a budget, headers and speeds to where every byte goes, what is streamed, and how fast that can be.
+
+Nothing here looks at the machine. Refusals state the minimum that would work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgespec.errors import BudgetError, UsageError
+from edgespec.memory.budget import format_size
+from edgespec.memory.layout import PAGE, lay_out, spread
+from edgespec.types import Item, MemoryPlan, ModelHeader, Paging, Speeds
+
+__all__ = ["Request", "make_plan"]
+
+KV_STEP = 256  # the engine rounds contexts up to this
+DEFAULT_CONTEXT = 4096
+MOST_NODES = 32
+_CHUNKS = (512, 256, 128, 64)
+_ROW_BUDGET = 32 << 20  # an untied embedding is only looked up: this many bytes of its rows are kept
+_MARGIN = 24 << 20  # allocator slack, thread stacks, tokenizer tables
+_HUGE = 2 << 20  # the arena is rounded up to huge pages
+_RING_LAYERS = 3  # one computing, one ready, one being read
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for. `process` is what the process holds already; `context=None` takes what fits up to 4096."""
+
+    budget: int
+    target: ModelHeader
+    drafter: ModelHeader | None
+    speeds: Speeds
+    process: int
+    context: int | None = None
+    max_nodes: int = MOST_NODES
+
+
+def make_plan(request: Request) -> MemoryPlan:
+    """The best plan within the budget. Raises BudgetError with the minimum, UsageError for an impossible context."""
+    trained = request.target.trained_context or DEFAULT_CONTEXT
+    if request.context is not None:
+        if not 1 <= request.context <= trained:
+            raise UsageError(f"context {request.context} is not within the {trained} tokens the target was trained on")
+        return _plan_for(request, request.context)
+    context = min(trained, DEFAULT_CONTEXT)
+    while True:
+        try:
+            return _plan_for(request, context)
+        except BudgetError:
+            if context <= KV_STEP:
+                raise
+            context = max(KV_STEP, context // 2)
+
+
+def _plan_for(request: Request, context: int) -> MemoryPlan:
+    """The widest prompt chunk whose scratch is a small part of the budget, or the narrowest that fits at all."""
+    plans = []
+    for chunk in _CHUNKS:
+        try:
+            plan = _with_chunk(request, context, chunk)
+        except BudgetError as error:
+            if chunk == _CHUNKS[-1] and not plans:
+                raise error
+            continue
+        if _scratch(request.target, context, chunk, request.max_nodes) <= request.budget // 10:
+            return plan
+        plans.append(plan)
+    return plans[-1]
+
+
+def _with_chunk(request: Request, context: int, chunk: int) -> MemoryPlan:
+    target = request.target
+    fixed = _fixed_items(request, context, chunk)
+    sizes = [lay_out(target.layer_tensors(layer)).size for layer in range(target.layers)]
+    room = request.budget - sum(item.size for item in fixed)
+    ring_least = sum(sorted(sizes)[-2:]) + _HUGE
+    minimum = request.budget - room + _core_bytes(target) + ring_least
+    whole = Item("target, all layers", target.weight_bytes + _largest_tensor(target), "resident")
+    if whole.size <= room:
+        return _finish(request, context, chunk, "resident", [*fixed, whole], (), 0, minimum)
+    room -= _core_bytes(target) + _HUGE
+    if room < ring_least - _HUGE:
+        raise BudgetError(_refusal(request, context, minimum), minimum)
+    ring = min(room, _RING_LAYERS * max(sizes))
+    streamed = spread(sizes, room - ring)
+    if len(streamed) > 1:  # the ring need not hold more than what is streamed
+        ring = min(ring, sum(sizes[layer] for layer in streamed))
+    pinned_bytes = sum(sizes) - sum(sizes[layer] for layer in streamed)
+    items = [
+        *fixed,
+        Item("target, embedding and head", _core_bytes(target) + _HUGE),
+        Item("target, pinned layers", pinned_bytes, f"{target.layers - len(streamed)} of {target.layers}"),
+        Item("target, slots", ring, f"{len(streamed)} layers stream through"),
+    ]
+    return _finish(request, context, chunk, "slots", items, streamed, ring, minimum)
+
+
+def _fixed_items(request: Request, context: int, chunk: int) -> list[Item]:
+    """What is there whatever the target's residency."""
+    target, drafter = request.target, request.drafter
+    items = [
+        Item("process", request.process + _MARGIN),
+        Item("target, KV cache", _kv(target, context), f"{context} tokens"),
+        Item("target, scratch", _scratch(target, context, chunk, request.max_nodes), f"{chunk} tokens a pass"),
+    ]
+    if drafter:
+        items += [
+            Item("drafter", drafter.weight_bytes + _largest_tensor(drafter), "resident"),
+            Item("drafter, KV cache", _kv(drafter, context)),
+            Item("drafter, scratch", _scratch(drafter, context, chunk, request.max_nodes)),
+        ]
+    return items
+
+
+def _finish(
+    request: Request, context: int, chunk: int, paging: Paging, items: list[Item], streamed: tuple[int, ...], ring: int, minimum: int
+) -> MemoryPlan:
+    target, speeds = request.target, request.speeds
+    streamed_bytes = sum(lay_out(target.layer_tensors(layer)).size for layer in streamed)
+    sweep = max(streamed_bytes / speeds.read_bandwidth, speeds.compute(target.weight_bytes, 1))
+    return MemoryPlan(
+        budget=request.budget,
+        paging=paging,
+        context=context,
+        chunk=chunk,
+        max_nodes=request.max_nodes,
+        items=tuple(items),
+        pinned=tuple(layer for layer in range(target.layers) if layer not in streamed),
+        streamed=streamed,
+        ring_bytes=ring,
+        streamed_bytes=streamed_bytes,
+        minimum=minimum,
+        ceiling_tokens_per_second=1 / sweep,
+        notes=_notes(target),
+    )
+
+
+def _notes(target: ModelHeader) -> tuple[str, ...]:
+    notes = []
+    if target.recurrent:
+        notes.append("the target is recurrent or hybrid: it cannot drop part of a sequence, so it runs without speculation")
+    if target.experts:
+        notes.append("the target is a mixture of experts: a tree touches most experts, so speculation is off")
+    if target.sliding_window:
+        notes.append(f"the target attends within {target.sliding_window} tokens in some layers; its full KV cache is kept and counted")
+    return tuple(notes)
+
+
+def _refusal(request: Request, context: int, minimum: int) -> str:
+    with_drafter = " with its drafter" if request.drafter else ""
+    return (
+        f"a budget of {format_size(request.budget)} cannot hold {request.target.name}{with_drafter} at {context} tokens of context: "
+        f"the minimum is {format_size(minimum)}; raise --budget or lower --context"
+    )
+
+
+def _kv(header: ModelHeader, context: int) -> int:
+    """Keys and values in half precision for `context` tokens and one tree, rounded as the engine does."""
+    cells = -(-context // KV_STEP) * KV_STEP
+    return cells * sum(header.kv_heads) * (header.key_size + header.value_size) * 2
+
+
+def _scratch(header: ModelHeader, context: int, chunk: int, nodes: int) -> int:
+    """Compute buffer: activations of one pass, attention mask, and logits twice; fitted to what the engine reports."""
+    width = max(header.width, header.heads * header.key_size)
+    activations = 4 * (9 * width + 9 * header.ffn // 4) + 6 * context
+    logits = 2 * 4 * (nodes + 1) * len(header.vocabulary.tokens)
+    return chunk * activations + logits
+
+
+def _largest_tensor(header: ModelHeader) -> int:
+    """Repacking passes each tensor through a staging buffer."""
+    return max(tensor.size for tensor in header.tensors)
+
+
+def _core_bytes(header: ModelHeader) -> int:
+    sizes = {tensor.name: tensor.size for tensor in header.core_tensors}
+    if "output.weight" in sizes and sizes.get("token_embd.weight", 0) > _ROW_BUDGET:
+        sizes["token_embd.weight"] = _ROW_BUDGET
+    return sum(-(-size // PAGE) * PAGE + PAGE for size in sizes.values())
+

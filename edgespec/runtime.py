@@ -1,0 +1,314 @@
+"""The public API: `edgespec.load(...)` gives a `Runtime` that generates text inside a memory budget."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from edgespec.errors import BudgetError, Busy, Cancelled, ContextFull, RuntimeFault, UsageError
+from edgespec.loading import Loaded, Options, Progress, load_models, prepare
+from edgespec.memory.budget import format_size
+from edgespec.meter import Meter
+from edgespec.speculation.decoder import Decoder, Policy
+from edgespec.speculation.drafting.model import ModelDrafter
+from edgespec.speculation.policy import AutoPolicy, FixedPolicy
+from edgespec.text.assemble import TextAssembler
+from edgespec.text.template import ChatTemplate, Message
+from edgespec.types import Chunk, Completion, FinishReason, MemoryPlan, SamplingParams, Speculation
+
+__all__ = ["Runtime", "load"]
+
+_MODES = ("auto", "tree", "chain", "off")
+
+
+def load(
+    target: str | os.PathLike[str] | None = None,
+    drafter: str | os.PathLike[str] | None = None,
+    *,
+    budget: str | int | None = None,
+    context: int | None = None,
+    threads: int | None = None,
+    speculation: Speculation = "auto",
+    draft_nodes: int = 16,
+    strict: bool = False,
+    progress: Progress = lambda text: None,
+) -> Runtime:
+    """Load a pair inside `budget` bytes ("2GiB", "60%", a number; default half of what the process may use).
+
+    Without a target, the embedded pair. `context` tokens of KV cache (default: trained, 4096, or what fits).
+    `draft_nodes` is the size of the fixed modes "tree" and "chain". `strict` refuses every fallback.
+
+    Raises UsageError, ModelError, BudgetError (before anything is loaded), EngineMissing or RuntimeFault.
+    """
+    if speculation not in _MODES:
+        raise UsageError(f"speculation={speculation!r}: choose one of {', '.join(_MODES)}")
+    if not 1 <= draft_nodes <= 32:
+        raise UsageError(f"draft_nodes={draft_nodes} is out of range: 1 to 32")
+    started = time.perf_counter()
+    prepared = prepare(Options(target, drafter, budget, context, threads, strict), progress)
+    loaded = load_models(prepared, progress)
+    try:
+        return Runtime(loaded, speculation, draft_nodes, time.perf_counter() - started)
+    except BaseException:
+        loaded.target.close()
+        if loaded.drafter:
+            loaded.drafter.close()
+        raise
+
+
+class Runtime:
+    """One loaded pair, one generation at a time. Only `cancel` may be called from another thread.
+
+    A context manager; `close` is idempotent, and a process that exits without it exits cleanly.
+    """
+
+    def __init__(self, loaded: Loaded, speculation: Speculation, draft_nodes: int, load_seconds: float) -> None:
+        self._loaded, self._load_seconds, self._nodes = loaded, load_seconds, draft_nodes
+        self.plan: MemoryPlan = loaded.prepared.plan
+        self.paging, self.engine = loaded.target.paging, loaded.target.engine
+        self.notes = (*loaded.prepared.notes, *loaded.target.notes)
+        self.speculation: Speculation = speculation if loaded.drafter else "off"
+        shape = {"context": self.plan.context, "chunk": self.plan.chunk, "max_nodes": self.plan.max_nodes}
+        self._target = loaded.target.session(**shape)
+        self._draft_session = loaded.drafter.session(**shape) if loaded.drafter else None
+        self._policy = self._make_policy()
+        header = loaded.prepared.target
+        special = [token.decode("utf-8", "replace") if token else "" for token in map(self._special, ("bos", "eos"))]
+        self._template = ChatTemplate(header.chat_template, bos=special[0], eos=special[1])
+        self._bos_text = special[0]
+        self._history: list[int] = []  # what both sessions hold, in order, and the pending token
+        self._lock = threading.Lock()
+        self._cancelled = threading.Event()
+        self._closed = False
+
+    def _special(self, role: str) -> bytes | None:
+        vocabulary = self._loaded.prepared.target.vocabulary
+        token: int | None = getattr(vocabulary, role)
+        return vocabulary.tokens[token] if token is not None and 0 <= token < len(vocabulary.tokens) else None
+
+    def _make_policy(self) -> Policy:
+        prepared, target = self._loaded.prepared, self._loaded.prepared.target
+        if self.speculation == "off" or prepared.drafter is None:
+            return FixedPolicy(0, "off: as asked" if prepared.drafter else "off: there is no drafter")
+        if self.speculation != "auto":
+            return FixedPolicy(self._nodes)
+        speeds, drafter = prepared.speeds, prepared.drafter
+        disk = self.plan.streamed_bytes / speeds.read_bandwidth
+        return AutoPolicy(
+            sweep_cost=lambda nodes: max(disk, speeds.compute(target.weight_bytes, nodes + 1)),
+            draft_cost=lambda nodes: -(-nodes // 4) * speeds.compute(drafter.weight_bytes, 4),
+            largest=self.plan.max_nodes,
+        )
+
+    def tokenize(self, text: str, *, special: bool = False, bos: bool = False) -> list[int]:
+        """Tokens of `text`; with `special`, markup is read as control tokens; with `bos`, as at the start of a document."""
+        return self._loaded.target.tokenizer.encode(text, special=special, bos=bos)
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        return b"".join(map(self._loaded.target.tokenizer.piece, tokens)).decode("utf-8", "replace")
+
+    def generate(self, prompt: str, *, wait: bool = True, **sampling: Any) -> Completion:
+        """The continuation of `prompt` as plain text. `sampling`: the fields of `SamplingParams`.
+
+        Raises UsageError, ContextFull, Busy (another generation runs and `wait` is false), RuntimeFault, Cancelled.
+        """
+        return _collect(self.stream(prompt, wait=wait, **sampling))
+
+    def chat(self, messages: Sequence[Message], *, wait: bool = True, **sampling: Any) -> Completion:
+        """The assistant's next message; the model's own template turns `messages` (role, content) into a prompt."""
+        return _collect(self.stream(messages, wait=wait, **sampling))
+
+    def stream(self, prompt: str | Sequence[Message], *, wait: bool = True, **sampling: Any) -> Iterator[Chunk]:
+        """As `generate` (text) or `chat` (messages), piece by piece. Leaving early keeps the runtime usable."""
+        params = _params(sampling)
+        tokens = self.prompt_tokens(prompt)
+        return self._locked(tokens, params, wait)
+
+    async def astream(self, prompt: str | Sequence[Message], *, wait: bool = True, **sampling: Any) -> AsyncIterator[Chunk]:
+        """`stream` for asyncio: passes run in a worker thread; cancelling the task stops the pass."""
+        chunks = self.stream(prompt, wait=wait, **sampling)
+        step: asyncio.Future[Chunk | None] | None = None
+        try:
+            while True:
+                step = asyncio.ensure_future(asyncio.to_thread(next, chunks, None))
+                chunk = await asyncio.shield(step)
+                if chunk is None:
+                    return
+                yield chunk
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        finally:
+            if step is not None:
+                await asyncio.wait([step])
+            await asyncio.to_thread(chunks.close)  # type: ignore[attr-defined]
+
+    def cancel(self) -> None:
+        """Stop the running generation within a layer; its last chunk says "cancelled". Safe from any thread."""
+        self._cancelled.set()
+        self._loaded.target.interrupt()
+        if self._loaded.drafter:
+            self._loaded.drafter.interrupt()
+
+    def prompt_tokens(self, prompt: str | Sequence[Message]) -> list[int]:
+        """The tokens `stream` starts from. Raises UsageError when there are none, ContextFull when they do not fit."""
+        tokenizer = self._loaded.target.tokenizer
+        if isinstance(prompt, str):
+            tokens = tokenizer.encode(prompt, bos=tokenizer.adds_bos)
+        else:
+            text = self._template.render(prompt)
+            tokens = tokenizer.encode(text, special=True, bos=tokenizer.adds_bos and not (self._bos_text and text.startswith(self._bos_text)))
+        if not tokens:
+            raise UsageError("the prompt is empty: write something")
+        if len(tokens) >= self._target.capacity:
+            raise ContextFull(f"the prompt's {len(tokens)} tokens do not fit the context of {self._target.capacity}: raise --context")
+        return tokens
+
+    def _locked(self, tokens: list[int], params: SamplingParams, wait: bool) -> Iterator[Chunk]:
+        if not self._lock.acquire(blocking=wait):
+            raise Busy("another generation is running on this runtime: wait for it, or load another")
+        try:
+            if self._closed:
+                raise RuntimeFault("this runtime is closed: load it again")
+            self._cancelled.clear()
+            self._loaded.target.resume()
+            if self._loaded.drafter:
+                self._loaded.drafter.resume()
+            yield from self._generate(tokens, params)
+        finally:
+            self._settle()
+            self._lock.release()
+
+    def _generate(self, prompt: list[int], params: SamplingParams) -> Iterator[Chunk]:
+        sampler = self._loaded.target.sampler(params)
+        meter = Meter(self._loaded, self.speculation, self._policy, self._load_seconds, len(prompt))
+        text = TextAssembler(params.stop)
+        ends = self._loaded.target.tokenizer.ends
+        decoder = Decoder(self._target, self._drafter(params), self._policy, sampler, ends, params.logprobs)
+        most = min(params.max_tokens, self._target.capacity - len(prompt))
+        reason: FinishReason = "length"
+        try:
+            self._reuse_prefix(prompt, decoder)
+            for chunk in self._rounds(decoder, prompt[-1], most, meter, text):
+                yield chunk
+                if self._cancelled.is_set():
+                    raise Cancelled("cancelled")
+                if text.stopped or ends(self._history[-1]):
+                    reason = "stop"
+                    break
+        except Cancelled:
+            reason = "cancelled"
+        finally:
+            sampler.close()
+        yield Chunk(text.finish(), (), (), meter.statistics(), finish_reason="stop" if text.stopped else reason)
+
+    def _rounds(self, decoder: Decoder, pending: int, most: int, meter: Meter, text: TextAssembler) -> Iterator[Chunk]:
+        """The first round ends the prefill and emits one token; the others are decoding."""
+        tokenizer = self._loaded.target.tokenizer
+        if decoder.drafter and most > 1 and self.speculation != "off":
+            decoder.drafter.begin(pending)
+            decoder.drafter.step(1)  # its prompt belongs to the prefill too
+        for phase, budget in (("prefill", 1), ("decode", most - 1)):
+            for done in decoder.rounds(pending, budget):
+                self._history += done.tokens
+                meter.add(done, phase)
+                kept = [i for i, token in enumerate(done.tokens) if not tokenizer.ends(token)]
+                yield Chunk(
+                    text="".join(text.feed(tokenizer.piece(done.tokens[i])) for i in kept),
+                    tokens=tuple(done.tokens[i] for i in kept),
+                    from_draft=tuple(done.from_draft[i] for i in kept),
+                    statistics=meter.statistics(),
+                    logprobs=tuple(done.logprobs[i] for i in kept if done.logprobs),
+                )
+            pending = self._history[-1]
+            if tokenizer.ends(pending):
+                return
+
+    def _drafter(self, params: SamplingParams) -> ModelDrafter | None:
+        if self._draft_session is None:
+            return None
+        header = self._loaded.prepared.target
+        branch = {"branch": 1} if self.speculation == "chain" else {}
+        return ModelDrafter(
+            self._draft_session, vocabulary=len(header.vocabulary.tokens), temperature=params.temperature, **branch
+        )
+
+    def _reuse_prefix(self, prompt: list[int], decoder: Decoder) -> None:
+        """Keep the KV of the shared prefix; the last prompt token stays pending."""
+        shared = 0
+        for old, new in zip(self._history, prompt[:-1], strict=False):
+            if old != new:
+                break
+            shared += 1
+        kept = self._target.rewind(min(shared, self._target.length))
+        if decoder.drafter:
+            drafted = decoder.drafter.rewind(min(shared, kept))
+            decoder.drafter.extend(prompt[drafted:-1])
+        self._history = prompt[:kept]
+        self._target.extend(prompt[kept:-1])
+        self._history = list(prompt)
+
+    def _settle(self) -> None:
+        """After any end, an error in the middle of a round included: sessions and history agree again."""
+        length = min(self._target.length, max(0, len(self._history) - 1))
+        if not self._closed:
+            length = self._target.rewind(length)
+            if self._draft_session:
+                self._draft_session.rewind(min(length, self._draft_session.length))
+        self._history = self._history[:length]
+
+    def check_budget(self) -> None:
+        """The promise as a check: the plan within the budget, and the process within the plan's budget."""
+        used = psutil.Process().memory_info().rss
+        if self.plan.total > self.plan.budget or used > self.plan.budget:
+            raise BudgetError(f"{format_size(used)} are used of {format_size(self.plan.budget)}: please report this plan", None)
+
+    @property
+    def callback_seconds(self) -> float:
+        """Time spent in Python at layer boundaries since loading, waiting for the disk not counted."""
+        return self._loaded.target.callback_seconds
+
+    def close(self) -> None:
+        """Stop the reader, free contexts, models and slots, in that order; idempotent."""
+        self.cancel()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._loaded.target.close()
+            if self._loaded.drafter:
+                self._loaded.drafter.close()
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _params(sampling: dict[str, Any]) -> SamplingParams:
+    known = SamplingParams.__dataclass_fields__
+    if unknown := sorted(set(sampling) - set(known)):
+        raise UsageError(f"unknown sampling option {unknown[0]!r}: choose from {', '.join(known)}")
+    if isinstance(stop := sampling.get("stop"), str):
+        sampling = {**sampling, "stop": (stop,)}
+    return SamplingParams(**{**sampling, "stop": tuple(sampling.get("stop") or ())})
+
+
+def _collect(chunks: Iterator[Chunk]) -> Completion:
+    done = list(chunks)
+    last = done[-1]
+    return Completion(
+        text="".join(chunk.text for chunk in done),
+        tokens=tuple(token for chunk in done for token in chunk.tokens),
+        finish_reason=last.finish_reason or "length",
+        statistics=last.statistics,
+        logprobs=tuple(value for chunk in done for value in chunk.logprobs),
+    )
