@@ -164,11 +164,15 @@ class Runtime:
             tokens = tokenizer.encode(prompt, bos=tokenizer.adds_bos)
         else:
             text = self._template.render(prompt)
-            tokens = tokenizer.encode(text, special=True, bos=tokenizer.adds_bos and not (self._bos_text and text.startswith(self._bos_text)))
+            tokens = tokenizer.encode(
+                text, special=True, bos=tokenizer.adds_bos and not (self._bos_text and text.startswith(self._bos_text))
+            )
         if not tokens:
             raise UsageError("the prompt is empty: write something")
         if len(tokens) >= self._target.capacity:
-            raise ContextFull(f"the prompt's {len(tokens)} tokens do not fit the context of {self._target.capacity}: raise --context")
+            raise ContextFull(
+                f"the prompt's {len(tokens)} tokens do not fit the context of {self._target.capacity}: raise --context"
+            )
         return tokens
 
     def _locked(self, tokens: list[int], params: SamplingParams, wait: bool) -> Iterator[Chunk]:

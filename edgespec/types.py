@@ -121,7 +121,7 @@ class Speeds:
         """Seconds for one resident pass of `tokens` over `weight_bytes`, linear between the measured widths."""
         widths, costs = zip(*self.pass_cost, strict=True)
         cost = float(np.interp(tokens, widths, costs))
-        return weight_bytes * cost * max(1.0, tokens / widths[-1])
+        return float(weight_bytes * cost * max(1.0, tokens / widths[-1]))
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,12 @@ def field(reader: GGUFReader, suffix: str) -> int:
 
 def sizes_of(reader: GGUFReader) -> Sizes:
     return Sizes(
-        width=field(reader, "embedding_length"), layers=field(reader, "block_count"),
-        heads=field(reader, "attention.head_count"), kv_heads=field(reader, "attention.head_count_kv"),
-        head_size=field(reader, "attention.key_length"), ffn=field(reader, "feed_forward_length"),
+        width=field(reader, "embedding_length"),
+        layers=field(reader, "block_count"),
+        heads=field(reader, "attention.head_count"),
+        kv_heads=field(reader, "attention.head_count_kv"),
+        head_size=field(reader, "attention.key_length"),
+        ffn=field(reader, "feed_forward_length"),
         vocab=field(reader, "vocab_size"),
     )
 
@@ -80,9 +83,7 @@ def random_blocks(rng: np.random.Generator, rows: int, columns: int, scale: floa
     count = rows * columns // BLOCK
     pool = rng.integers(0, 256, (min(count, POOL) + 977, BLOCK_BYTES), dtype=np.uint8)
     pool[:, :2] = np.frombuffer(np.float16(scale).tobytes(), np.uint8)
-    pieces = [
-        np.roll(pool, int(rng.integers(len(pool))), axis=0)[: min(POOL, count - start)] for start in range(0, count, POOL)
-    ]
+    pieces = [np.roll(pool, int(rng.integers(len(pool))), axis=0)[: min(POOL, count - start)] for start in range(0, count, POOL)]
     return np.concatenate(pieces).reshape(rows, columns // BLOCK, BLOCK_BYTES)
 
 
@@ -113,9 +114,14 @@ class Inflater:
         new, kind = self.new, name.rpartition(".")[2]
         q, kv = new.heads * new.head_size, new.kv_heads * new.head_size
         return {
-            "token_embd": (new.vocab, new.width), "attn_q": (q, new.width), "attn_k": (kv, new.width),
-            "attn_v": (kv, new.width), "attn_output": (new.width, q), "ffn_gate": (new.ffn, new.width),
-            "ffn_up": (new.ffn, new.width), "ffn_down": (new.width, new.ffn),
+            "token_embd": (new.vocab, new.width),
+            "attn_q": (q, new.width),
+            "attn_k": (kv, new.width),
+            "attn_v": (kv, new.width),
+            "attn_output": (new.width, q),
+            "ffn_gate": (new.ffn, new.width),
+            "ffn_up": (new.ffn, new.width),
+            "ffn_down": (new.width, new.ffn),
         }[kind]
 
     def norm(self, name: str) -> NDArray[np.float32]:
@@ -164,9 +170,13 @@ def copy_metadata(reader: GGUFReader, writer: GGUFWriter, new: Sizes, note: str)
     old = sizes_of(reader)
     eps = float(reader.fields["llama.attention.layer_norm_rms_epsilon"].contents()) * old.width / new.width
     changed = {
-        "general.name": f"{reader.fields['general.name'].contents()} ({note})", "general.description": note,
-        "llama.embedding_length": new.width, "llama.block_count": new.layers, "llama.feed_forward_length": new.ffn,
-        "llama.attention.head_count": new.heads, "llama.attention.head_count_kv": new.kv_heads,
+        "general.name": f"{reader.fields['general.name'].contents()} ({note})",
+        "general.description": note,
+        "llama.embedding_length": new.width,
+        "llama.block_count": new.layers,
+        "llama.feed_forward_length": new.ffn,
+        "llama.attention.head_count": new.heads,
+        "llama.attention.head_count_kv": new.kv_heads,
         "llama.attention.layer_norm_rms_epsilon": eps,
     }
     for name, item in reader.fields.items():

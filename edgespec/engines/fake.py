@@ -92,7 +92,8 @@ class FakeSampler:
         """(vocabulary,) float64, the distribution `draw` draws from; one-hot when greedy."""
         logits = self._penalised(row.astype(np.float64))
         if self._params.temperature == 0:
-            return np.eye(len(row))[int(np.argmax(logits))]
+            one_hot: np.ndarray = np.eye(len(row))[int(np.argmax(logits))]
+            return one_hot
         order = np.argsort(-logits, kind="stable")
         kept = order[: self._params.top_k or len(order)]
         weights = np.exp(logits[kept] - logits[kept[0]])

@@ -13,7 +13,7 @@ import psutil
 
 from edgespec.errors import UsageError
 
-__all__ = ["Limits", "cgroup_peak", "format_size", "parse_budget", "parse_size", "read_limits"]
+__all__ = ["Limits", "cgroup_peak", "format_size", "parse_budget", "parse_size", "peak_memory", "read_limits"]
 
 _UNITS = {
     "": 1, "b": 1,
@@ -120,7 +120,9 @@ class _Group:
             stat = dict(line.split()[:2] for line in (self.folder / "memory.stat").read_text().splitlines() if line)
         except OSError:
             return usage
-        names = ("total_inactive_file", "total_active_file") if "total_inactive_file" in stat else ("inactive_file", "active_file")
+        names = (
+            ("total_inactive_file", "total_active_file") if "total_inactive_file" in stat else ("inactive_file", "active_file")
+        )
         return max(0, usage - sum(int(stat.get(name, 0)) for name in names))
 
     def processes(self) -> int:
@@ -155,5 +157,22 @@ def _groups(root: Path) -> list[_Group]:
 
 
 def _meminfo(path: Path) -> tuple[int, int]:
-    fields = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in path.read_text().splitlines())}
+    fields = {
+        name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in path.read_text().splitlines())
+    }
     return fields["MemTotal"], fields.get("MemAvailable", fields["MemFree"])
+
+
+def peak_memory(root: Path = Path("/")) -> int:
+    """The most memory in use so far: the kernel's figure for a capped cgroup of our own, else this process's high-water mark."""
+    peak = cgroup_peak(root)
+    if peak is not None:
+        return peak
+    try:
+        for line in (root / "proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass  # not Linux; the next best figure follows
+    info = psutil.Process().memory_info()
+    return int(getattr(info, "peak_wset", info.rss))

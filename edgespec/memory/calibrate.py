@@ -77,7 +77,8 @@ def _load(cache: Path) -> dict[str, list[float]]:
     except (OSError, ValueError):
         return {}
     good = isinstance(known, dict) and all(
-        isinstance(value, list) and value and all(isinstance(item, float) and item > 0 for item in value) for value in known.values()
+        isinstance(value, list) and value and all(isinstance(item, float) and item > 0 for item in value)
+        for value in known.values()
     )
     return known if good else {}
 

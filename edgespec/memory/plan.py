@@ -56,7 +56,7 @@ def make_plan(request: Request) -> MemoryPlan:
 
 def _plan_for(request: Request, context: int) -> MemoryPlan:
     """The widest prompt chunk whose scratch is a small part of the budget, or the narrowest that fits at all."""
-    plans = []
+    plans: list[MemoryPlan] = []
     for chunk in _CHUNKS:
         try:
             plan = _with_chunk(request, context, chunk)
@@ -115,7 +115,14 @@ def _fixed_items(request: Request, context: int, chunk: int) -> list[Item]:
 
 
 def _finish(
-    request: Request, context: int, chunk: int, paging: Paging, items: list[Item], streamed: tuple[int, ...], ring: int, minimum: int
+    request: Request,
+    context: int,
+    chunk: int,
+    paging: Paging,
+    items: list[Item],
+    streamed: tuple[int, ...],
+    ring: int,
+    minimum: int,
 ) -> MemoryPlan:
     target, speeds = request.target, request.speeds
     streamed_bytes = sum(lay_out(target.layer_tensors(layer)).size for layer in streamed)
@@ -144,14 +151,17 @@ def _notes(target: ModelHeader) -> tuple[str, ...]:
     if target.experts:
         notes.append("the target is a mixture of experts: a tree touches most experts, so speculation is off")
     if target.sliding_window:
-        notes.append(f"the target attends within {target.sliding_window} tokens in some layers; its full KV cache is kept and counted")
+        notes.append(
+            f"the target attends within {target.sliding_window} tokens in some layers; its full KV cache is kept and counted"
+        )
     return tuple(notes)
 
 
 def _refusal(request: Request, context: int, minimum: int) -> str:
     with_drafter = " with its drafter" if request.drafter else ""
     return (
-        f"a budget of {format_size(request.budget)} cannot hold {request.target.name}{with_drafter} at {context} tokens of context: "
+        f"a budget of {format_size(request.budget)} cannot hold {request.target.name}{with_drafter} "
+        f"at {context} tokens of context: "
         f"the minimum is {format_size(minimum)}; raise --budget or lower --context"
     )
 
@@ -180,4 +190,3 @@ def _core_bytes(header: ModelHeader) -> int:
     if "output.weight" in sizes and sizes.get("token_embd.weight", 0) > _ROW_BUDGET:
         sizes["token_embd.weight"] = _ROW_BUDGET
     return sum(-(-size // PAGE) * PAGE + PAGE for size in sizes.values())
-

@@ -77,9 +77,7 @@ def _parse(cursor: Cursor, identity: FileIdentity, number: int) -> RawHeader:
         raise cursor.fail(f"alignment {alignment!r} is not a power of two up to 1 MiB")
     infos = [_tensor_info(cursor, alignment) for _ in range(tensor_count)]
     start = -(-cursor.position // alignment) * alignment
-    tensors = tuple(
-        TensorExtent(name, shape, kind, number, start + offset, size) for name, shape, kind, offset, size in infos
-    )
+    tensors = tuple(TensorExtent(name, shape, kind, number, start + offset, size) for name, shape, kind, offset, size in infos)
     _check_extents(cursor, tensors, identity.size)
     return RawHeader(identity, fields, tensors, start)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from itertools import zip_longest
 
 from edgespec.errors import ModelInvalid, ModelNotFound, PairMismatch
 from edgespec.modelfile.gguf import RawHeader, Value, read_header
@@ -131,14 +130,19 @@ def check_pair(target: ModelHeader, drafter: ModelHeader) -> None:
     def refuse(what: str) -> PairMismatch:
         return PairMismatch(f"drafter and target differ in {what}: use a drafter of the target's family, or none")
 
-    for role, left, right in (("tokenizer type", a.model, b.model), ("pre-tokenizer", a.pre, b.pre),
-                              ("the BOS token", a.bos, b.bos), ("the EOS token", a.eos, b.eos)):  # fmt: skip
-        if left != right:
-            raise refuse(f"{role} ({left!r}, {right!r})")
+    facts = {
+        "tokenizer type": (a.model, b.model),
+        "pre-tokenizer": (a.pre, b.pre),
+        "the BOS token": (a.bos, b.bos),
+        "the EOS token": (a.eos, b.eos),
+    }
+    for role, (one, other) in facts.items():
+        if one != other:
+            raise refuse(f"{role} ({one!r}, {other!r})")
     shared = min(len(a.tokens), len(b.tokens))
     if abs(len(a.tokens) - len(b.tokens)) > _MAX_PADDING:
         raise refuse(f"vocabulary size ({len(a.tokens)}, {len(b.tokens)})")
-    for token, (left, right) in enumerate(zip_longest(a.tokens[:shared], b.tokens[:shared])):
+    for token, (left, right) in enumerate(zip(a.tokens[:shared], b.tokens[:shared], strict=True)):
         if left != right:
             raise refuse(f"token {token} ({left!r}, {right!r})")
 

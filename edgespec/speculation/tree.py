@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -56,7 +57,7 @@ class DraftTree:
         return nodes[::-1]
 
     def is_path(self, nodes: Sequence[int]) -> bool:
-        return bool(nodes) and nodes[0] == 0 and all(self.parents[b] == a for a, b in zip(nodes, nodes[1:], strict=False))
+        return bool(nodes) and nodes[0] == 0 and all(self.parents[b] == a for a, b in itertools.pairwise(nodes))
 
     def ancestor_mask(self) -> NDArray[np.bool_]:
         """(nodes, nodes); row i marks what node i may attend to within the tree: its ancestors and itself."""

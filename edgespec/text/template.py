@@ -23,7 +23,10 @@ Message = Mapping[str, str]
 _SECONDS = 2.0
 _MOST_CHARACTERS = 1 << 22
 _ROLES = ("system", "user", "assistant", "tool")
-_PLAIN = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
+_PLAIN = (
+    "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}"
+)
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):

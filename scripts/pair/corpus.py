@@ -15,14 +15,35 @@ from .pydocs import Docs
 Turn = tuple[str, str]
 Document = list[Turn]
 
-NAMES = "Anna Ben Clara David Emma Felix Grace Hugo Ida Jack Kate Leo Mia Noah Olga Paul Rosa Sam Tom Zoe".split()
-ANIMALS = "cat dog fox owl bear mouse rabbit duck horse goat frog hen".split()
+NAMES = [
+    "Anna",
+    "Ben",
+    "Clara",
+    "David",
+    "Emma",
+    "Felix",
+    "Grace",
+    "Hugo",
+    "Ida",
+    "Jack",
+    "Kate",
+    "Leo",
+    "Mia",
+    "Noah",
+    "Olga",
+    "Paul",
+    "Rosa",
+    "Sam",
+    "Tom",
+    "Zoe",
+]
+ANIMALS = ["cat", "dog", "fox", "owl", "bear", "mouse", "rabbit", "duck", "horse", "goat", "frog", "hen"]
 PLACES = ["forest", "river", "village", "garden", "mountain", "harbour", "market", "old tower", "meadow", "library"]
 OBJECTS = ["lamp", "key", "book", "boat", "kite", "map", "basket", "bell", "drum", "ladder", "coin", "hat"]
-COLOURS = "red blue green yellow white black brown silver".split()
-MOODS = "happy tired brave curious sad quiet proud hungry".split()
+COLOURS = ["red", "blue", "green", "yellow", "white", "black", "brown", "silver"]
+MOODS = ["happy", "tired", "brave", "curious", "sad", "quiet", "proud", "hungry"]
 WEATHER = ["It was a sunny morning", "It was a cold evening", "The rain had just stopped", "Snow lay on the ground"]
-FOOD = "bread soup apples cheese cake honey rice pears".split()
+FOOD = ["bread", "soup", "apples", "cheese", "cake", "honey", "rice", "pears"]
 WORDS = sorted({*ANIMALS, *OBJECTS, *COLOURS, *MOODS, *FOOD, "stone", "cloud", "winter", "paper", "window", "bridge"})
 
 
@@ -71,18 +92,22 @@ def story_text(rng: random.Random) -> str:
     animal, place, thing = rng.choice(ANIMALS), rng.choice(PLACES), rng.choice(OBJECTS)
     colour, mood, food = rng.choice(COLOURS), rng.choice(MOODS), rng.choice(FOOD)
     opening = rng.choice(WEATHER)
-    middle = rng.choice([
-        f"{name} wanted to keep the {thing}, but the {animal} said that it belonged to {friend}.",
-        f"A {animal} came out of the grass and looked at the {thing}. It seemed to know the way home.",
-        f"{name} asked the {animal} for help, and together they carried the {thing} to {friend}.",
-        f"{friend} was looking for the {thing} too, so they decided to share it.",
-    ])
-    ending = rng.choice([
-        f"In the evening they ate {food} together and everyone was glad.",
-        f"From that day on, {name} and the {animal} were good friends.",
-        f"{name} went home and told the whole family about the {colour} {thing}.",
-        f"They laughed, shared some {food}, and walked back to the {place}.",
-    ])
+    middle = rng.choice(
+        [
+            f"{name} wanted to keep the {thing}, but the {animal} said that it belonged to {friend}.",
+            f"A {animal} came out of the grass and looked at the {thing}. It seemed to know the way home.",
+            f"{name} asked the {animal} for help, and together they carried the {thing} to {friend}.",
+            f"{friend} was looking for the {thing} too, so they decided to share it.",
+        ]
+    )
+    ending = rng.choice(
+        [
+            f"In the evening they ate {food} together and everyone was glad.",
+            f"From that day on, {name} and the {animal} were good friends.",
+            f"{name} went home and told the whole family about the {colour} {thing}.",
+            f"They laughed, shared some {food}, and walked back to the {place}.",
+        ]
+    )
     return (
         f"{opening}, and {name} was {mood}. {name} walked to the {place} and found a {colour} {thing}. "
         f'"Whose {thing} is this?" {name} asked. {middle} {ending}'

@@ -14,7 +14,6 @@ from . import tokens
 from .model import Shape
 
 
-
 def add_architecture(writer: GGUFWriter, shape: Shape, context: int) -> None:
     writer.add_context_length(context)
     writer.add_embedding_length(shape.width)
@@ -53,7 +52,9 @@ def tokenizer_merges(tokenizer: Tokenizer) -> list[str]:
     return [pair if isinstance(pair, str) else " ".join(pair) for pair in pairs]
 
 
-def write(path: Path, name: str, shape: Shape, weights: dict[str, NDArray[np.float32]], tokenizer: Tokenizer, context: int) -> None:
+def write(
+    path: Path, name: str, shape: Shape, weights: dict[str, NDArray[np.float32]], tokenizer: Tokenizer, context: int
+) -> None:
     writer = GGUFWriter(path, "llama")
     writer.add_name(name)
     writer.add_license("Apache-2.0")

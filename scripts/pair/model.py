@@ -53,8 +53,10 @@ class Block(nn.Module):
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         batch, length, _ = x.shape
         h = self.attn_norm(x)
-        q, k, v = (layer(h).view(batch, length, -1, self.shape.head_size).transpose(1, 2)
-                   for layer in (self.attn_q, self.attn_k, self.attn_v))
+        q, k, v = (
+            layer(h).view(batch, length, -1, self.shape.head_size).transpose(1, 2)
+            for layer in (self.attn_q, self.attn_k, self.attn_v)
+        )
         mixed = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v, is_causal=True, enable_gqa=True)
         x = x + self.attn_output(mixed.transpose(1, 2).reshape(batch, length, -1))
         h = self.ffn_norm(x)

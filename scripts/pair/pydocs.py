@@ -13,15 +13,124 @@ import re
 import warnings
 from dataclasses import dataclass
 
-MODULES = """argparse array ast asyncio base64 bisect calendar cmath codecs collections collections.abc
-concurrent.futures configparser contextlib contextvars copy csv ctypes dataclasses datetime decimal difflib dis
-email.message enum fileinput fnmatch fractions functools gc getpass gettext glob graphlib gzip hashlib heapq hmac
-html http.client http.server importlib inspect io ipaddress itertools json keyword linecache locale logging
-lzma mailbox math mimetypes mmap multiprocessing numbers operator os os.path pathlib pickle pkgutil platform
-plistlib pprint queue random re sched secrets select selectors shelve shlex shutil signal socket socketserver
-sqlite3 ssl stat statistics string struct subprocess symtable sys tarfile tempfile textwrap threading time timeit
-tokenize trace traceback tracemalloc types typing unittest unittest.mock urllib.parse urllib.request uuid venv
-warnings wave weakref xml.dom.minidom xml.etree.ElementTree xmlrpc.client zipfile zlib zoneinfo""".split()
+MODULES = [
+    "argparse",
+    "array",
+    "ast",
+    "asyncio",
+    "base64",
+    "bisect",
+    "calendar",
+    "cmath",
+    "codecs",
+    "collections",
+    "collections.abc",
+    "concurrent.futures",
+    "configparser",
+    "contextlib",
+    "contextvars",
+    "copy",
+    "csv",
+    "ctypes",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "difflib",
+    "dis",
+    "email.message",
+    "enum",
+    "fileinput",
+    "fnmatch",
+    "fractions",
+    "functools",
+    "gc",
+    "getpass",
+    "gettext",
+    "glob",
+    "graphlib",
+    "gzip",
+    "hashlib",
+    "heapq",
+    "hmac",
+    "html",
+    "http.client",
+    "http.server",
+    "importlib",
+    "inspect",
+    "io",
+    "ipaddress",
+    "itertools",
+    "json",
+    "keyword",
+    "linecache",
+    "locale",
+    "logging",
+    "lzma",
+    "mailbox",
+    "math",
+    "mimetypes",
+    "mmap",
+    "multiprocessing",
+    "numbers",
+    "operator",
+    "os",
+    "os.path",
+    "pathlib",
+    "pickle",
+    "pkgutil",
+    "platform",
+    "plistlib",
+    "pprint",
+    "queue",
+    "random",
+    "re",
+    "sched",
+    "secrets",
+    "select",
+    "selectors",
+    "shelve",
+    "shlex",
+    "shutil",
+    "signal",
+    "socket",
+    "socketserver",
+    "sqlite3",
+    "ssl",
+    "stat",
+    "statistics",
+    "string",
+    "struct",
+    "subprocess",
+    "symtable",
+    "sys",
+    "tarfile",
+    "tempfile",
+    "textwrap",
+    "threading",
+    "time",
+    "timeit",
+    "tokenize",
+    "trace",
+    "traceback",
+    "tracemalloc",
+    "types",
+    "typing",
+    "unittest",
+    "unittest.mock",
+    "urllib.parse",
+    "urllib.request",
+    "uuid",
+    "venv",
+    "warnings",
+    "wave",
+    "weakref",
+    "xml.dom.minidom",
+    "xml.etree.ElementTree",
+    "xmlrpc.client",
+    "zipfile",
+    "zlib",
+    "zoneinfo",
+]
 HOLDOUT_EVERY = 17  # one text in 17 is never trained on: agreement is measured there
 
 
@@ -54,8 +163,11 @@ def _members(module: object, prefix: str) -> list[tuple[str, str]]:
         if doc:
             found.append((f"{prefix}.{name}", doc))
         if inspect.isclass(value):
-            found += [(f"{prefix}.{name}.{n}", d) for n, m in sorted(vars(value).items())
-                      if not n.startswith("_") and callable(m) and (d := inspect.getdoc(m))]
+            found += [
+                (f"{prefix}.{name}.{n}", d)
+                for n, m in sorted(vars(value).items())
+                if not n.startswith("_") and callable(m) and (d := inspect.getdoc(m))
+            ]
     return found
 
 

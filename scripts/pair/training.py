@@ -56,8 +56,9 @@ def cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     return F.cross_entropy(logits[mask].float(), labels[mask])
 
 
-def fit(model: Llama, data: Iterator[Batch], minutes: float, rate: float,
-        loss_of: Callable[[Tensor, Batch], Tensor], name: str) -> tuple[int, float]:
+def fit(
+    model: Llama, data: Iterator[Batch], minutes: float, rate: float, loss_of: Callable[[Tensor, Batch], Tensor], name: str
+) -> tuple[int, float]:
     """Train for `minutes` of wall time; returns steps done and the last smoothed loss."""
     opts, fast, step, smooth = optimizers(model, rate), torch.compile(model, dynamic=False), 0, 0.0
     start = time.monotonic()
@@ -78,7 +79,10 @@ def fit(model: Llama, data: Iterator[Batch], minutes: float, rate: float,
         smooth = loss.item() if step == 1 else 0.98 * smooth + 0.02 * loss.item()
         if step % 20 == 0:
             elapsed = time.monotonic() - start
-            print(f"{name} step {step} loss {smooth:.3f} {step * TOKENS_PER_STEP / elapsed:.0f} tok/s {elapsed / 60:.1f} min", flush=True)
+            print(
+                f"{name} step {step} loss {smooth:.3f} {step * TOKENS_PER_STEP / elapsed:.0f} tok/s {elapsed / 60:.1f} min",
+                flush=True,
+            )
     return step, smooth
 
 

@@ -57,7 +57,7 @@ def matrix_kernel(kind: int, threads: int) -> Callable[[int], float]:
             started = time.perf_counter()
             if compute(context, graph, threads):
                 raise EngineError("the engine's matrix kernel failed: run `edgespec doctor`")
-            return (time.perf_counter() - started) / size
+            return (time.perf_counter() - started) / float(size)
         finally:
             base.ggml_free(context)
 

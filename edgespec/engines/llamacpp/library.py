@@ -30,10 +30,12 @@ def llama() -> Any:
     return module
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
-def _forward_log(level: int, text: bytes | None, _user: object) -> None:
+def _log_line(level: int, text: bytes | None, _user: object) -> None:
     if text and (line := text.decode("utf-8", "replace").rstrip()) and line != ".":
         _log.log(_LEVELS.get(level, logging.DEBUG), "%s", line)
+
+
+_forward_log = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(_log_line)
 
 
 def engine_version() -> str:

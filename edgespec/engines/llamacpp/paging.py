@@ -104,7 +104,11 @@ class PagedWeights:
     def __init__(self, header: ModelHeader, plan: MemoryPlan, file: WeightFile, weights: dict[str, tuple[int, ...]]) -> None:
         self._weights, self._file = weights, file
         self.rows = EmbeddingRows.for_model(header, file, weights)
-        core = [extent for extent in header.core_tensors if extent.name in weights and not (self.rows and extent.name == self.rows.name)]
+        core = [
+            extent
+            for extent in header.core_tensors
+            if extent.name in weights and not (self.rows and extent.name == self.rows.name)
+        ]
         layouts = {layer: lay_out(self._met(header.layer_tensors(layer))) for layer in range(header.layers)}
         resident = [lay_out(core), *(layouts[layer] for layer in plan.pinned)]
         self._places = {layer: self._targets(layouts[layer]) for layer in plan.streamed}
@@ -143,5 +147,3 @@ class PagedWeights:
         self._arena.close()
         if self.rows:
             self.rows.close()
-
-

@@ -1,0 +1,73 @@
+"""The options several commands share, each with its EDGESPEC_ environment twin."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "Budget",
+    "Context",
+    "DraftNodes",
+    "File",
+    "Drafter",
+    "Json",
+    "MaxTokens",
+    "MinP",
+    "Mode",
+    "Raw",
+    "RepeatPenalty",
+    "Seed",
+    "SpeculationMode",
+    "Stop",
+    "Strict",
+    "System",
+    "Target",
+    "Temperature",
+    "Threads",
+    "TopK",
+    "TopP",
+    "Verbose",
+]
+
+
+class SpeculationMode(StrEnum):
+    auto = "auto"
+    tree = "tree"
+    chain = "chain"
+    off = "off"
+
+
+def _option(name: str, text: str, *flags: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(
+        f"--{name}", *flags, envvar=f"EDGESPEC_{name.upper().replace('-', '_')}", help=text
+    )
+    return option
+
+
+Target = Annotated[Path | None, _option("target", "The large model (GGUF); without it, the embedded pair.")]
+Drafter = Annotated[Path | None, _option("drafter", "A small model of the same vocabulary.")]
+Budget = Annotated[
+    str | None, _option("budget", "Memory for the whole process: 2GiB, 600MB, 60%. Default 50% of what is usable.")
+]
+Context = Annotated[int | None, _option("context", "Tokens of context. Default: trained, 4096, or what fits.")]
+Threads = Annotated[int | None, _option("threads", "Threads. Default: what affinity and CPU quota allow.")]
+Strict = Annotated[bool, _option("strict", "Refuse instead of falling back to plain mmap.")]
+Json = Annotated[bool, _option("json", "One JSON object on stdout.")]
+Verbose = Annotated[bool, _option("verbose", "Say what was decided and why.")]
+Mode = Annotated[SpeculationMode, _option("speculation", "How to draft.")]
+DraftNodes = Annotated[int, _option("draft-nodes", "Nodes per tree or chain in the fixed modes, 1 to 32.")]
+MaxTokens = Annotated[int, _option("max-tokens", "Most tokens to generate.")]
+Temperature = Annotated[float, _option("temperature", "0 is greedy.")]
+TopK = Annotated[int, _option("top-k", "Keep the k likeliest tokens; 0 keeps all.")]
+TopP = Annotated[float, _option("top-p", "Keep the likeliest tokens of this total probability.")]
+MinP = Annotated[float, _option("min-p", "Drop tokens below this share of the likeliest one's probability.")]
+RepeatPenalty = Annotated[float, _option("repeat-penalty", "Above 1 discourages repetition.")]
+Seed = Annotated[int, _option("seed", "Same seed, same text.")]
+Stop = Annotated[list[str] | None, _option("stop", "End before this text; may be given several times.")]
+System = Annotated[str | None, _option("system", "A system message.")]
+Raw = Annotated[bool, _option("raw", "Continue the prompt as plain text, without the chat template.")]
+File = Annotated[Path | None, _option("file", "Read the prompt from a file.")]

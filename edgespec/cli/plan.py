@@ -1,0 +1,46 @@
+"""`edgespec plan`: where every byte goes, before anything is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from edgespec.cli import options as opt
+from edgespec.cli.console import progress, say, write
+from edgespec.loading import Options, prepare
+from edgespec.memory.budget import format_size
+from edgespec.types import MemoryPlan
+
+__all__ = ["plan"]
+
+
+def plan(
+    target: opt.Target = None,
+    drafter: opt.Drafter = None,
+    budget: opt.Budget = None,
+    context: opt.Context = None,
+    threads: opt.Threads = None,
+    as_object: opt.Json = False,
+) -> None:
+    """Show the memory plan and the predicted ceiling; refuse an impossible budget with the minimum."""
+    with progress() as status:
+        prepared = prepare(Options(target, drafter, budget, context, threads), status)
+    for note in prepared.notes:
+        say(note)
+    if as_object:
+        fields = dataclasses.asdict(prepared.plan) | {"total": prepared.plan.total, "speeds": dataclasses.asdict(prepared.speeds)}
+        write(json.dumps(fields) + "\n")
+    else:
+        write("\n".join(_lines(prepared.plan)) + "\n")
+
+
+def _lines(made: MemoryPlan) -> list[str]:
+    rows = [(item.name, format_size(item.size), item.note) for item in made.items]
+    rows.append(("total", format_size(made.total), f"of {format_size(made.budget)}; the minimum is {format_size(made.minimum)}"))
+    lines = [f"{name:<28}{size:>12}  {note}".rstrip() for name, size, note in rows]
+    if made.paging == "resident":
+        lines.append("everything is resident: nothing is read from disk while generating")
+    else:
+        lines.append(f"streamed in every sweep: {format_size(made.streamed_bytes)} in {len(made.streamed)} layers")
+    lines.append(f"predicted ceiling without speculation: {made.ceiling_tokens_per_second:.2f} tokens/s")
+    return lines

@@ -1,0 +1,105 @@
+"""`edgespec run`: one prompt, one answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from edgespec import runtime as api
+from edgespec.cli import options as opt
+from edgespec.cli.console import interruptible, progress, pumped, say, write
+from edgespec.cli.report import as_json, summary
+from edgespec.errors import Cancelled, UsageError
+from edgespec.text.template import Message
+from edgespec.types import Chunk, SamplingParams
+
+__all__ = ["run"]
+
+
+def run(
+    prompt: Annotated[str | None, typer.Argument(help="The prompt; without it, --file or stdin.")] = None,
+    file: opt.File = None,
+    target: opt.Target = None,
+    drafter: opt.Drafter = None,
+    budget: opt.Budget = None,
+    context: opt.Context = None,
+    max_tokens: opt.MaxTokens = 256,
+    temperature: opt.Temperature = 0.0,
+    top_k: opt.TopK = 40,
+    top_p: opt.TopP = 0.95,
+    min_p: opt.MinP = 0.05,
+    repeat_penalty: opt.RepeatPenalty = 1.0,
+    seed: opt.Seed = 0,
+    stop: opt.Stop = None,
+    system: opt.System = None,
+    raw: opt.Raw = False,
+    speculation: opt.Mode = opt.SpeculationMode.auto,
+    draft_nodes: opt.DraftNodes = 16,
+    threads: opt.Threads = None,
+    strict: opt.Strict = False,
+    as_object: opt.Json = False,
+    verbose: opt.Verbose = False,
+) -> None:
+    """Answer one prompt and say what it took."""
+    sampling = _sampling(locals())
+    SamplingParams(**sampling)  # refused before anything is loaded
+    text = _prompt(prompt, file)
+    with progress() as status:
+        runtime = api.load(
+            target, drafter, budget=budget, context=context, threads=threads,
+            speculation=speculation.value, draft_nodes=draft_nodes, strict=strict, progress=status,
+        )  # fmt: skip
+    with runtime, interruptible(runtime):
+        for note in runtime.notes:
+            say(note)
+        chunks = _answer(runtime, text if raw else _messages(text, system), sampling, echo=not as_object)
+        if as_object:
+            write(json.dumps(as_json(runtime, chunks)) + "\n")
+        else:
+            write("\n")
+            say(summary(runtime, chunks[-1].statistics))
+        if verbose:
+            say(chunks[-1].statistics.policy_reason)
+        if chunks[-1].finish_reason == "cancelled":
+            raise Cancelled("stopped")
+
+
+def _sampling(given: dict[str, Any]) -> dict[str, Any]:
+    names = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed")
+    return {name: given[name] for name in names} | {"stop": tuple(given["stop"] or ())}
+
+
+def _messages(text: str, system: str | None) -> list[Message]:
+    head: list[Message] = [{"role": "system", "content": system}] if system else []
+    return [*head, {"role": "user", "content": text}]
+
+
+def _prompt(prompt: str | None, file: Path | None) -> str:
+    if prompt is not None and file is not None:
+        raise UsageError("a prompt and --file: give one of them")
+    if file is not None:
+        try:
+            prompt = file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{file} cannot be read as text ({error}): check --file") from error
+    elif prompt is None:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise UsageError("no prompt: write one, or use --file, or pipe it in")
+        prompt = sys.stdin.read()
+    if not prompt.strip():
+        raise UsageError("the prompt is empty: write something")
+    return prompt
+
+
+def _answer(runtime: api.Runtime, prompt: str | Sequence[Message], sampling: dict[str, Any], *, echo: bool) -> list[Chunk]:
+    chunks = []
+    for chunk in pumped(runtime.stream(prompt, **sampling)):
+        chunks.append(chunk)
+        if echo:
+            write(chunk.text)
+    return chunks
