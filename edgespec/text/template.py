@@ -30,12 +30,16 @@ _PLAIN = (
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Also refuses the two operators that make a huge object in one step."""
+    """Also refuses the operators and methods that make a huge object in one step."""
 
-    intercepted_binops = frozenset({"*", "**"})
+    intercepted_binops = frozenset({"*", "**", "%"})
+    _GROWING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs", "format", "format_map"})
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        return attr not in self._GROWING and super().is_safe_attribute(obj, attr, value)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        if operator == "**" or (isinstance(left, str | list | tuple) or isinstance(right, str | list | tuple)):
+        if operator == "**" or isinstance(left, str | list | tuple) or isinstance(right, str | list | tuple):
             raise jinja2.exceptions.SecurityError(f"operator {operator} is not allowed here")
         return SandboxedEnvironment.call_binop(self, context, operator, left, right)
 
@@ -45,6 +49,8 @@ class ChatTemplate:
 
     def __init__(self, source: str | None, *, bos: str = "", eos: str = "") -> None:
         environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+        for name in ("center", "format", "indent", "wordwrap"):  # filters that grow without bound
+            del environment.filters[name]
         environment.globals["raise_exception"] = _refuse
         environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(str(form)[:100])
         self._tokens = {"bos_token": bos, "eos_token": eos}

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Compile llama-cpp-python's source archive into a wheel: scripts/build_engine.sh FOLDER
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$1
+command -v c++ >/dev/null || { echo "a C++ compiler is missing: install one, for example with apt-get install g++" >&2; exit 1; }
+mkdir -p "$out"
+log=$out/build.log
+echo "compiling the engine once, about 5 to 10 minutes on two cores; log: $log" >&2
+PATH="$PWD/.venv/bin:$PATH"
+export PATH
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}
+export CMAKE_ARGS="-DLLAVA_BUILD=OFF -DCMAKE_PROJECT_llama.cpp_INCLUDE=$PWD/scripts/engine.cmake"
+partial=$(mktemp -d "$out/partial.XXXXXX")
+trap 'rm -rf "$partial"' EXIT
+show() { # a counter on a terminal, a line for every tenth file elsewhere
+    while IFS= read -r line; do
+        case $line in
+            *"["[0-9]*/[0-9]*"] "*)
+                step=${line#*[}
+                step=${step%%]*}
+                if [ -t 2 ]; then printf '\rcompiling %s ' "$step" >&2; elif [ "${step%%/*}" != "${step%0/*}" ]; then echo "compiling $step" >&2; fi ;;
+        esac
+    done
+    if [ -t 2 ]; then echo >&2; fi
+}
+if ! python -m pip --disable-pip-version-check wheel -v --no-deps --no-build-isolation --no-binary :all: \
+        --require-hashes -r requirements/engine.txt -w "$partial" 2>&1 | tee "$log" | show; then
+    tail -n 30 "$log" >&2
+    echo "the engine did not compile: see $log" >&2
+    exit 1
+fi
+mv "$partial"/*.whl "$out/"

@@ -1,0 +1,45 @@
+"""Models for tests: the embedded pair, and an inflation of it that is small enough to page in a second."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+settings.register_profile("edgespec", deadline=None, print_blob=True)
+settings.load_profile("edgespec")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keep the user's cache out of it. On the file system of the checkout: direct reads do not work everywhere."""
+    folder = tmp_path_factory.mktemp("cache")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("EDGESPEC_CACHE", str(folder))
+    yield folder
+    patch.undo()
+
+
+@pytest.fixture(scope="session")
+def target_path() -> Path:
+    return ROOT / "models/edgespec-target.gguf"
+
+
+@pytest.fixture(scope="session")
+def drafter_path() -> Path:
+    return ROOT / "models/edgespec-drafter.gguf"
+
+
+@pytest.fixture(scope="session")
+def inflated_path(target_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded target as about 100 MB of weights, same function."""
+    from inflate import inflate
+
+    path = tmp_path_factory.mktemp("models") / "inflated.gguf"
+    inflate(target_path, path, 100 << 20)
+    return path

@@ -1,0 +1,55 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgespec.memory.layout import PAGE, lay_out, spread
+from edgespec.types import TensorExtent
+
+extents = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 300_000), st.integers(1, 50_000)), min_size=1, max_size=12)
+
+
+def tensors(spots: list[tuple[int, int, int]]) -> list[TensorExtent]:
+    """Tensors one behind the other with the drawn gaps, per file."""
+    ends = {0: 0, 1: 0, 2: 0}
+    made = []
+    for number, (file, gap, size) in enumerate(spots):
+        offset = (ends[file] + gap) // 32 * 32 + 32
+        made.append(TensorExtent(f"t{number}", (size,), "I8", file, offset, size))
+        ends[file] = offset + size
+    return made
+
+
+@given(extents)
+def test_every_tensor_lies_whole_inside_what_is_read(spots: list[tuple[int, int, int]]) -> None:
+    made = tensors(spots)
+    layout = lay_out(made)
+    places = dict(layout.places)
+    for tensor in made:
+        run = next(r for r in layout.runs if r.file == tensor.file and r.offset <= tensor.offset < r.offset + r.size)
+        assert tensor.offset + tensor.size <= run.offset + run.size
+        assert places[tensor.name] == run.place + tensor.offset - run.offset
+
+
+@given(extents)
+def test_runs_are_page_aligned_and_do_not_overlap(spots: list[tuple[int, int, int]]) -> None:
+    layout = lay_out(tensors(spots))
+    end = 0
+    for run in layout.runs:
+        assert run.offset % PAGE == run.size % PAGE == run.place % PAGE == 0
+        assert run.place == end
+        end += run.size
+    assert end == layout.size
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=60), st.integers(0, 40_000))
+def test_spread_fits_and_streams_no_more_than_its_neighbour(sizes: list[int], room: int) -> None:
+    streamed = spread(sizes, room)
+    pinned = sum(sizes) - sum(sizes[layer] for layer in streamed)
+    assert pinned <= room
+    assert list(streamed) == sorted(set(streamed))
+    assert len(spread(sizes, room + 100)) <= len(streamed)
+
+
+def test_spread_is_even() -> None:
+    assert spread([1] * 12, 9) == (2, 6, 10)
+    assert spread([1] * 4, 0) == (0, 1, 2, 3)
+    assert spread([1] * 4, 4) == ()
