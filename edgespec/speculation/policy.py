@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 __all__ = ["SIZES", "AutoPolicy", "FixedPolicy"]
 
 SIZES = (0, 4, 8, 16, 32)
 _MEMORY = 0.15  # weight of the newest measurement
+_PRIOR_WEIGHT = 4  # rounds that the prior counts for
 _PRIOR_AGREEMENT = 0.55
-_EXPLORE_EVERY = 24  # rounds between looks at a neighbouring size
+_EXPLORE_EVERY = 16  # rounds between looks at a neighbouring size
 _MARGIN = 1.03  # a change must promise this much
 
 
@@ -42,7 +44,8 @@ class AutoPolicy:
     draft_cost: Callable[[int], float]
     largest: int = SIZES[-1]
     reason: str = "not measured yet"
-    _gain: dict[int, float] = field(default_factory=dict)  # size -> drafts accepted per round
+    _step: dict[int, float] = field(default_factory=dict)  # size -> drafts accepted per round beyond the next smaller size
+    _seen: dict[int, int] = field(default_factory=dict)  # size -> rounds that told about it
     _sweep: dict[int, float] = field(default_factory=dict)
     _draft: dict[int, float] = field(default_factory=dict)
     _rounds: int = 0
@@ -69,9 +72,9 @@ class AutoPolicy:
 
     def learn(self, nodes: int, accepted: Sequence[int], draft_seconds: float, sweep_seconds: float) -> None:
         """One round: `nodes` were drafted, `accepted` are the indices of the accepted ones, root not counted."""
-        for size in SIZES:
-            if size and (size <= nodes or size == self._rung(nodes)):
-                self._blend(self._gain, size, sum(1 for node in accepted if node <= size))
+        for smaller, size in pairwise(SIZES):
+            if size <= self._rung(nodes):
+                self._observe(smaller, size, sum(1 for node in accepted if smaller < node <= size))
         self._blend(self._sweep, self._rung(nodes), sweep_seconds)
         if nodes:
             self._blend(self._draft, self._rung(nodes), draft_seconds)
@@ -84,14 +87,25 @@ class AutoPolicy:
     def _blend(table: dict[int, float], key: int, value: float) -> None:
         table[key] = value if key not in table else (1 - _MEMORY) * table[key] + _MEMORY * value
 
+    def _observe(self, smaller: int, size: int, accepted: int) -> None:
+        seen = self._seen[size] = self._seen.get(size, 0) + 1
+        weight = max(_MEMORY, 1 / (seen + _PRIOR_WEIGHT))
+        before = self._step.get(size, _prior_gain(size) - _prior_gain(smaller))
+        self._step[size] = before + weight * (accepted - before)
+
     def _expected_gain(self, size: int) -> float:
-        """Measured, or carried over from the nearest measured size along the curve of the prior."""
-        if size == 0 or size in self._gain:
-            return self._gain.get(size, 0.0)
-        if not self._gain:
-            return _prior_gain(size)
-        known = min(self._gain, key=lambda other: abs(math.log(other / size)))
-        return self._gain[known] * _prior_gain(size) / _prior_gain(known)
+        """Steps up to `size`; one that was never seen is the prior's, scaled by how the seen ones compare with theirs."""
+        measured = expected = total = 0.0
+        for smaller, rung in pairwise(SIZES):
+            if rung > size:
+                break
+            prior = _prior_gain(rung) - _prior_gain(smaller)
+            if rung in self._step:
+                total += self._step[rung]
+                measured, expected = measured + self._step[rung], expected + prior
+            else:
+                total += prior * (measured / expected if expected else 1.0)
+        return total
 
     def _sweep_seconds(self, size: int) -> float:
         return self._scaled(self._sweep, self.sweep_cost, size)
@@ -125,4 +139,6 @@ class AutoPolicy:
 
 def _prior_gain(size: int) -> float:
     """Accepted drafts of a best-first tree at the prior agreement: the chain's limit, and a share per doubling beyond."""
+    if size == 0:
+        return 0.0
     return _PRIOR_AGREEMENT / (1 - _PRIOR_AGREEMENT) * (0.8 + 0.22 * math.log2(size / 4 + 1))
