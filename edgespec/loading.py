@@ -59,9 +59,30 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Loaded:
+    """Both models, closed together."""
+
     prepared: Prepared
     target: LlamaModel
     drafter: LlamaModel | None
+
+    @property
+    def models(self) -> tuple[LlamaModel, ...]:
+        return (self.target, self.drafter) if self.drafter else (self.target,)
+
+    def interrupt(self) -> None:
+        """End the running pass and all later ones until `resume`; safe from any thread."""
+        for model in self.models:
+            model.interrupt()
+
+    def resume(self) -> None:
+        for model in self.models:
+            model.resume()
+
+    def close(self) -> None:
+        """Interrupt what runs, wait for it, then free everything in order; idempotent."""
+        self.interrupt()
+        for model in self.models:
+            model.close()
 
 
 def embedded_model(role: str) -> Path:

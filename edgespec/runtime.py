@@ -6,12 +6,14 @@ import asyncio
 import os
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 import psutil
 
+from edgespec.engines.base import Tokenizer
 from edgespec.errors import BudgetError, Busy, Cancelled, ContextFull, RuntimeFault, UsageError
 from edgespec.loading import Loaded, Options, Progress, load_models, prepare
 from edgespec.memory.budget import format_size
@@ -57,9 +59,7 @@ def load(
     try:
         return Runtime(loaded, speculation, draft_nodes, time.perf_counter() - started)
     except BaseException:
-        loaded.target.close()
-        if loaded.drafter:
-            loaded.drafter.close()
+        loaded.close()
         raise
 
 
@@ -86,12 +86,22 @@ class Runtime:
         self._history: list[int] = []  # what both sessions hold, in order, and the pending token
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
-        self._closed = False
+        self._finalizer = weakref.finalize(self, loaded.close)  # also runs at exit, before the interpreter is gone
 
     def _special(self, role: str) -> bytes | None:
         vocabulary = self._loaded.prepared.target.vocabulary
         token: int | None = getattr(vocabulary, role)
         return vocabulary.tokens[token] if token is not None and 0 <= token < len(vocabulary.tokens) else None
+
+    @property
+    def _closed(self) -> bool:
+        return not self._finalizer.alive
+
+    @property
+    def _tokenizer(self) -> Tokenizer:
+        if self._closed:
+            raise RuntimeFault("this runtime is closed: load it again")
+        return self._loaded.target.tokenizer
 
     def _make_policy(self) -> Policy:
         prepared, target = self._loaded.prepared, self._loaded.prepared.target
@@ -109,10 +119,10 @@ class Runtime:
 
     def tokenize(self, text: str, *, special: bool = False, bos: bool = False) -> list[int]:
         """Tokens of `text`; with `special`, markup is read as control tokens; with `bos`, as at the start of a document."""
-        return self._loaded.target.tokenizer.encode(text, special=special, bos=bos)
+        return self._tokenizer.encode(text, special=special, bos=bos)
 
     def detokenize(self, tokens: Sequence[int]) -> str:
-        return b"".join(map(self._loaded.target.tokenizer.piece, tokens)).decode("utf-8", "replace")
+        return b"".join(map(self._tokenizer.piece, tokens)).decode("utf-8", "replace")
 
     def generate(self, prompt: str, *, wait: bool = True, **sampling: Any) -> Completion:
         """The continuation of `prompt` as plain text. `sampling`: the fields of `SamplingParams`.
@@ -153,13 +163,11 @@ class Runtime:
     def cancel(self) -> None:
         """Stop the running generation within a layer; its last chunk says "cancelled". Safe from any thread."""
         self._cancelled.set()
-        self._loaded.target.interrupt()
-        if self._loaded.drafter:
-            self._loaded.drafter.interrupt()
+        self._loaded.interrupt()
 
     def prompt_tokens(self, prompt: str | Sequence[Message]) -> list[int]:
         """The tokens `stream` starts from. Raises UsageError when there are none, ContextFull when they do not fit."""
-        tokenizer = self._loaded.target.tokenizer
+        tokenizer = self._tokenizer
         if isinstance(prompt, str):
             tokens = tokenizer.encode(prompt, bos=tokenizer.adds_bos)
         else:
@@ -179,12 +187,8 @@ class Runtime:
         if not self._lock.acquire(blocking=wait):
             raise Busy("another generation is running on this runtime: wait for it, or load another")
         try:
-            if self._closed:
-                raise RuntimeFault("this runtime is closed: load it again")
             self._cancelled.clear()
-            self._loaded.target.resume()
-            if self._loaded.drafter:
-                self._loaded.drafter.resume()
+            self._loaded.resume()
             yield from self._generate(tokens, params)
         finally:
             self._settle()
@@ -194,7 +198,7 @@ class Runtime:
         sampler = self._loaded.target.sampler(params)
         meter = Meter(self._loaded, self.speculation, self._policy, self._load_seconds, len(prompt))
         text = TextAssembler(params.stop)
-        ends = self._loaded.target.tokenizer.ends
+        ends = self._tokenizer.ends
         decoder = Decoder(self._target, self._drafter(params), self._policy, sampler, ends, params.logprobs)
         most = min(params.max_tokens, self._target.capacity - len(prompt))
         reason: FinishReason = "length"
@@ -215,7 +219,7 @@ class Runtime:
 
     def _rounds(self, decoder: Decoder, pending: int, most: int, meter: Meter, text: TextAssembler) -> Iterator[Chunk]:
         """The first round ends the prefill and emits one token; the others are decoding."""
-        tokenizer = self._loaded.target.tokenizer
+        tokenizer = self._tokenizer
         if decoder.drafter and most > 1 and self.speculation != "off":
             decoder.drafter.begin(pending)
             decoder.drafter.step(1)  # its prompt belongs to the prefill too
@@ -280,15 +284,8 @@ class Runtime:
         return self._loaded.target.callback_seconds
 
     def close(self) -> None:
-        """Stop the reader, free contexts, models and slots, in that order; idempotent."""
-        self.cancel()
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._loaded.target.close()
-            if self._loaded.drafter:
-                self._loaded.drafter.close()
+        """Stop the reader, free contexts, models and slots, in that order; idempotent. An open stream is over then."""
+        self._finalizer()
 
     def __enter__(self) -> Runtime:
         return self

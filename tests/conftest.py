@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
 
 settings.register_profile("edgespec", deadline=None, print_blob=True)
 settings.load_profile("edgespec")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from typing import Annotated
 
@@ -44,7 +45,9 @@ def _root(
 
 def main() -> None:
     """Entry point: 0 done, 2 usage, 3 model, 4 budget, 5 fault while running, 6 engine absent, 130 interrupted."""
-    sys.exit(_main())
+    code = _main()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer is given: one more Ctrl-C cannot change it
+    sys.exit(code)
 
 
 def _main() -> int:

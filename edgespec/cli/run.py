@@ -54,7 +54,7 @@ def run(
             target, drafter, budget=budget, context=context, threads=threads,
             speculation=speculation.value, draft_nodes=draft_nodes, strict=strict, progress=status,
         )  # fmt: skip
-    with runtime, interruptible(runtime):
+    with interruptible(runtime), runtime:
         for note in runtime.notes:
             say(note)
         chunks = _answer(runtime, text if raw else _messages(text, system), sampling, echo=not as_object)

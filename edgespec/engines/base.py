@@ -65,6 +65,10 @@ class Sampler(Protocol):
 
 
 class Tokenizer(Protocol):
+    @property
+    def adds_bos(self) -> bool:
+        """Whether a document begins with a BOS token."""
+
     def encode(self, text: str, *, special: bool = False, bos: bool = False) -> list[int]:
         """Tokens of `text`; with `special`, markup such as <|user|> is read as control tokens."""
 

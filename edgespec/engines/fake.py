@@ -131,6 +131,8 @@ class FakeSampler:
 class FakeTokenizer:
     """One token per byte; token `end` (0 unless said otherwise) ends a generation."""
 
+    adds_bos = False
+
     def __init__(self, end: int = 0) -> None:
         self._end = end
 

@@ -57,7 +57,7 @@ def make_plan(request: Request) -> MemoryPlan:
 def _plan_for(request: Request, context: int) -> MemoryPlan:
     """The widest prompt chunk whose scratch is a small part of the budget, or the narrowest that fits at all."""
     plans: list[MemoryPlan] = []
-    for chunk in _CHUNKS:
+    for chunk in [chunk for chunk in _CHUNKS if chunk <= max(context, _CHUNKS[-1])]:
         try:
             plan = _with_chunk(request, context, chunk)
         except BudgetError as error:
@@ -76,8 +76,8 @@ def _with_chunk(request: Request, context: int, chunk: int) -> MemoryPlan:
     sizes = [lay_out(target.layer_tensors(layer)).size for layer in range(target.layers)]
     room = request.budget - sum(item.size for item in fixed)
     ring_least = sum(sorted(sizes)[-2:]) + _HUGE
-    minimum = request.budget - room + _core_bytes(target) + ring_least
     whole = Item("target, all layers", target.weight_bytes + _largest_tensor(target), "resident")
+    minimum = request.budget - room + min(whole.size, _core_bytes(target) + ring_least)
     if whole.size <= room:
         return _finish(request, context, chunk, "resident", [*fixed, whole], (), 0, minimum)
     room -= _core_bytes(target) + _HUGE
@@ -173,9 +173,10 @@ def _kv(header: ModelHeader, context: int) -> int:
 
 
 def _scratch(header: ModelHeader, context: int, chunk: int, nodes: int) -> int:
-    """Compute buffer: activations of one pass, attention mask, and logits twice; fitted to what the engine reports."""
+    """Compute buffer: activations and attention scores of one pass, and logits twice; fitted to what the engine reports."""
     width = max(header.width, header.heads * header.key_size)
-    activations = 4 * (9 * width + 9 * header.ffn // 4) + 6 * context
+    cells = -(-context // KV_STEP) * KV_STEP
+    activations = 4 * (9 * width + max(9 * header.ffn // 4, header.heads * cells) + 2 * cells)  # one or the other at a time
     logits = 2 * 4 * (nodes + 1) * len(header.vocabulary.tokens)
     return chunk * activations + logits
 

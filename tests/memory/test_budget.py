@@ -12,7 +12,8 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("1.5GiB", 3 << 29), ("600MB", 600 * 10**6), ("600M", 600 * MIB), (" 2 gb ", 2 * 10**9), ("77", 77), (77, 77)]
+    ("text", "size"),
+    [("1.5GiB", 3 << 29), ("600MB", 600 * 10**6), ("600M", 600 * MIB), (" 2 gb ", 2 * 10**9), ("77", 77), (77, 77)],
 )
 def test_sizes(text: str | int, size: int) -> None:
     assert parse_size(text) == size
@@ -83,7 +84,12 @@ def test_version_1_and_its_peak(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "threads"),
-    [("cpu.max", "150000 100000", 2), ("cpu.max", "max 100000", None), ("cpu/cpu.cfs_quota_us", "100000", 1), ("cpu/cpu.cfs_quota_us", "-1", None)],
+    [
+        ("cpu.max", "150000 100000", 2),
+        ("cpu.max", "max 100000", None),
+        ("cpu/cpu.cfs_quota_us", "100000", 1),
+        ("cpu/cpu.cfs_quota_us", "-1", None),
+    ],
 )
 def test_cpu_quota(tmp_path: Path, name: str, text: str, threads: int | None) -> None:
     base = tmp_path / "sys/fs/cgroup"

@@ -96,9 +96,8 @@ def test_a_fault_at_every_read_is_retried_or_raised_and_the_pager_stays_usable(w
         try:
             sweep(pager, ring.view, ring.address, layouts, contents)
             failed = False
-        except PagingError as error:
+        except PagingError:
             failed = True
-            assert "check the disk" in str(error)
         assert failed == (forever and flaky.calls >= nth and nth <= LAYERS)
         flaky.forever, flaky.nth = False, -1
         sweep(pager, ring.view, ring.address, layouts, contents)

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -70,7 +71,11 @@ def test_a_model_drafter_leaves_the_text_as_it_is(branch: int, agreement: float)
 def test_a_perfect_drafter_is_accepted_whole() -> None:
     session = FakeModel(12, seed=9, teacher=TARGET, agreement=1.0).session()
     decoder = Decoder(
-        TARGET.session(), ModelDrafter(session, vocabulary=12, branch=1), FixedPolicy(4), FakeSampler(SamplingParams()), ends=lambda t: False
+        TARGET.session(),
+        ModelDrafter(session, vocabulary=12, branch=1),
+        FixedPolicy(4),
+        FakeSampler(SamplingParams()),
+        ends=lambda t: False,
     )
     first = next(iter(decoder.rounds(3, 40)))
     assert (first.nodes, first.accepted, len(first.tokens)) == (4, 4, 5)
@@ -123,7 +128,7 @@ def rounds(policy: AutoPolicy, gain: dict[int, float], sweep, draft, count: int 
         nodes = policy.size()
         chosen.append(nodes)
         accepted: list[int] = []
-        for smaller, size in zip(SIZES, SIZES[1:], strict=False):
+        for smaller, size in pairwise(SIZES):
             if size <= nodes:
                 debt[size] += gain[size] - gain.get(smaller, 0.0)
                 accepted += [size] * int(debt[size])

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ def feed(pieces: list[bytes], stop: tuple[str, ...] = ()) -> tuple[list[str], Te
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     marks = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
-    return [data[a:b] for a, b in zip(marks, marks[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(marks)]
 
 
 @given(st.text(), st.lists(st.integers(0, 1000)))

@@ -9,7 +9,8 @@ USER = [{"role": "user", "content": "hi"}]
 
 
 def test_renders_messages_and_tokens() -> None:
-    source = "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}>{% endif %}"
+    source = "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    source += "{% if add_generation_prompt %}>{% endif %}"
     assert ChatTemplate(source, bos="<s>").render(USER) == "<s>[user]hi>"
     assert ChatTemplate(None).render(USER) == "user: hi\nassistant:"
 

@@ -39,9 +39,9 @@ _forward_log = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_vo
 
 
 def engine_version() -> str:
+    llama()
     import llama_cpp
 
-    llama()
     return f"llama-cpp-python {llama_cpp.__version__}"
 
 

@@ -12,6 +12,7 @@ __all__ = ["KV_PADDING", "context_params", "load_file"]
 
 KV_PADDING = 256  # the engine rounds contexts up to this
 _LOAD_PLAIN, _LOAD_MAPPED = 0, 1
+_NO_FLASH_ATTENTION = 0
 
 
 def context_params(*, context: int, chunk: int, lanes: int, outputs: int, threads: int) -> Any:
@@ -23,6 +24,9 @@ def context_params(*, context: int, chunk: int, lanes: int, outputs: int, thread
     params.n_outputs_max = params.n_outputs_max_per_seq = outputs
     params.n_threads = params.n_threads_batch = threads
     params.kv_unified = True
+    # The engine's CPU flash attention sums values in half precision, in the order of the cells: a branch that lies
+    # elsewhere in the cache moved logits by 0.2. Without it a tree's rows were equal to plain decoding's to the last bit.
+    params.flash_attn_type = _NO_FLASH_ATTENTION
     params.swa_full = True  # a windowed cache would lose cells that a rewind needs
     params.offload_kqv = params.op_offload = False  # an offloaded split copies its weights before our callbacks run
     params.no_perf = True

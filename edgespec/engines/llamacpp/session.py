@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from edgespec.engines.llamacpp.batch import Batch
 from edgespec.engines.llamacpp.callbacks import Callbacks
 from edgespec.engines.llamacpp.library import llama
 from edgespec.engines.llamacpp.params import context_params
-from edgespec.errors import Cancelled, ContextFull, EngineError
+from edgespec.errors import Cancelled, ContextFull, EngineError, RuntimeFault
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import Floats
 
@@ -38,77 +40,93 @@ class LlamaSession:
         self._batch = Batch(chunk, self._lanes.count)
         self._evaluated = 0
         self._deferred: list[int] = []
+        self._busy = threading.RLock()  # `close` may come from another thread, at exit
         self.capacity = int(llama().llama_n_ctx(self._context))
         self.passes = 0
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        """The context, alive while the block runs."""
+        with self._busy:
+            if not self._context:
+                raise RuntimeFault("this session is closed: load the model again")
+            yield
 
     @property
     def length(self) -> int:
         return self._evaluated + len(self._deferred)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        if self.length + len(tokens) > self.capacity:
-            raise ContextFull(f"{self.length + len(tokens)} tokens do not fit the context of {self.capacity}: raise --context")
-        self._deferred += tokens
-        while len(self._deferred) > self._chunk:
-            self._evaluate_deferred(self._chunk)
+        with self._open():
+            if self.length + len(tokens) > self.capacity:
+                raise ContextFull(
+                    f"{self.length + len(tokens)} tokens do not fit the context of {self.capacity}: raise --context"
+                )
+            self._deferred += tokens
+            while len(self._deferred) > self._chunk:
+                self._evaluate_deferred(self._chunk)
 
     def score(self, tree: DraftTree, start: int = 0) -> Floats:
-        if self.length + len(tree) > self.capacity:
-            raise ContextFull(f"the context of {self.capacity} tokens is full: raise --context")
-        if start == 0:
-            self._drop_tree()
-            while len(self._deferred) + len(tree) > self._chunk:
-                self._evaluate_deferred(min(len(self._deferred), self._chunk))
-        assignment = self._lanes.assign(tree.parents, tree.depths, start)
-        base = self._evaluated + len(self._deferred)
-        for source, lane, depth in assignment.forks:
-            llama().llama_memory_seq_cp(self._memory, source, lane, base, base + depth)
-        used = tuple(sorted({lane for lanes in assignment.lanes for lane in lanes}))
-        self._batch.clear()
-        for offset, token in enumerate(self._deferred):
-            self._batch.add(token, self._evaluated + offset, used, output=False)
-        for node, lanes in zip(range(start, len(tree)), assignment.lanes, strict=True):
-            self._batch.add(tree.tokens[node], base + tree.depths[node], lanes, output=True)
-        self._decode()
-        if self._deferred:
-            self._share(used[0], self._evaluated, base)
-            self._evaluated, self._deferred = base, []
-        return self._rows(len(tree) - start)
+        with self._open():
+            if self.length + len(tree) > self.capacity:
+                raise ContextFull(f"the context of {self.capacity} tokens is full: raise --context")
+            if start == 0:
+                self._drop_tree()
+                while len(self._deferred) + len(tree) > self._chunk:
+                    self._evaluate_deferred(min(len(self._deferred), self._chunk))
+            assignment = self._lanes.assign(tree.parents, tree.depths, start)
+            base = self._evaluated + len(self._deferred)
+            for source, lane, depth in assignment.forks:
+                llama().llama_memory_seq_cp(self._memory, source, lane, base, base + depth)
+            used = tuple(sorted({lane for lanes in assignment.lanes for lane in lanes}))
+            self._batch.clear()
+            for offset, token in enumerate(self._deferred):
+                self._batch.add(token, self._evaluated + offset, used, output=False)
+            for node, lanes in zip(range(start, len(tree)), assignment.lanes, strict=True):
+                self._batch.add(tree.tokens[node], base + tree.depths[node], lanes, output=True)
+            self._decode()
+            if self._deferred:
+                self._share(used[0], self._evaluated, base)
+                self._evaluated, self._deferred = base, []
+            return self._rows(len(tree) - start)
 
     def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
-        kept = [node for node in path if node < self._lanes.scored]
-        if kept:
-            end = self._evaluated + len(kept)
-            keep = self._lanes.lane(kept[-1])
-            for lane in range(self._lanes.count):
-                self._remove(lane, end if lane == keep else self._evaluated)
-            self._share(keep, self._evaluated, end)
-            self._evaluated = end
-        else:
-            self._drop_tree()
-        self._lanes.reset()
-        self.extend(tokens[len(kept) :])
+        with self._open():
+            kept = [node for node in path if node < self._lanes.scored]
+            if kept:
+                end = self._evaluated + len(kept)
+                keep = self._lanes.lane(kept[-1])
+                for lane in range(self._lanes.count):
+                    self._remove(lane, end if lane == keep else self._evaluated)
+                self._share(keep, self._evaluated, end)
+                self._evaluated = end
+            else:
+                self._drop_tree()
+            self._lanes.reset()
+            self.extend(tokens[len(kept) :])
 
     def rewind(self, length: int) -> int:
-        self._drop_tree()
-        if length >= self._evaluated:
-            del self._deferred[max(0, length - self._evaluated) :]
-            return self.length
-        self._deferred = []
-        lib = llama()
-        kept = length if all(self._remove(lane, length) for lane in range(self._lanes.count)) else 0
-        if kept and lib.llama_memory_seq_pos_max(self._memory, 0) != kept - 1:
-            kept = 0
-        if kept == 0:
-            lib.llama_memory_clear(self._memory, True)
-        self._evaluated = kept
-        return kept
+        with self._open():
+            self._drop_tree()
+            if length >= self._evaluated:
+                del self._deferred[max(0, length - self._evaluated) :]
+                return self.length
+            self._deferred = []
+            lib = llama()
+            kept = length if all(self._remove(lane, length) for lane in range(self._lanes.count)) else 0
+            if kept and lib.llama_memory_seq_pos_max(self._memory, 0) != kept - 1:
+                kept = 0
+            if kept == 0:
+                lib.llama_memory_clear(self._memory, True)
+            self._evaluated = kept
+            return kept
 
     def close(self) -> None:
-        if self._context:
-            self._batch.close()
-            llama().llama_free(self._context)
-            self._context = None
+        with self._busy:  # another thread's pass must have ended; it was interrupted
+            if self._context:
+                self._batch.close()
+                llama().llama_free(self._context)
+                self._context = None
 
     def _evaluate_deferred(self, count: int) -> None:
         """One wide pass over `count` deferred tokens, without logits."""

@@ -1,0 +1,204 @@
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from edgespec.errors import EdgespecError
+
+RUN_SCHEMA = {
+    "type": "object",
+    "required": [
+        "text", "finish_reason", "prompt_tokens", "tokens", "passes", "drafted", "accepted", "tokens_per_pass",
+        "tokens_per_second", "seconds", "bytes_paged", "budget_bytes", "peak_bytes", "ceiling_tokens_per_second",
+        "near_ties", "speculation", "paging", "engine",
+    ],
+    "properties": {
+        "text": {"type": "string"},
+        "finish_reason": {"enum": ["stop", "length", "cancelled"]},
+        "tokens": {"type": "integer", "minimum": 1},
+        "passes": {"type": "integer", "minimum": 1},
+        "tokens_per_second": {"type": "number", "minimum": 0},
+        "seconds": {"type": "object", "required": ["load", "prefill", "decode"]},
+        "paging": {"enum": ["slots", "mmap", "resident"]},
+        "peak_bytes": {"type": "integer", "minimum": 1},
+    },
+}  # fmt: skip
+
+
+def edgespec(*arguments: str, stdin: str | None = "", timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "edgespec", *arguments], input=stdin, capture_output=True, text=True, timeout=timeout,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def test_run_answers_on_stdout_and_talks_on_stderr() -> None:
+    done = edgespec("run", "What is the capital of France?", "--budget", "1GiB")
+    assert done.returncode == 0
+    assert done.stdout == "The capital of France is Paris.\n"
+    assert "tokens/s" in done.stderr
+    assert "ships with edgespec" in done.stderr
+
+
+def test_run_json_is_one_object_with_everything(inflated_path: Path, drafter_path: Path) -> None:
+    done = edgespec(
+        "run", "What is edgespec?", "--target", str(inflated_path), "--drafter", str(drafter_path), "--budget", "160MiB",
+        "--context", "512", "--max-tokens", "30", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    jsonschema.validate(report, RUN_SCHEMA)
+    assert report["paging"] == "slots"
+    assert report["bytes_paged"] > 0
+    assert report["tokens_per_second"] == pytest.approx((report["tokens"] - 1) / report["seconds"]["decode"], rel=1e-6)
+
+
+def test_the_prompt_comes_from_stdin_or_a_file_and_the_environment_names_options(tmp_path: Path) -> None:
+    question = "What is the capital of Italy?"
+    file = tmp_path / "prompt.txt"
+    file.write_text(question)
+    settings = {"EDGESPEC_BUDGET": "1GiB", "EDGESPEC_MAX_TOKENS": "3", "EDGESPEC_JSON": "1"}
+    piped = json.loads(edgespec("run", stdin=question, **settings).stdout)
+    read = json.loads(edgespec("run", "--file", str(file), **settings).stdout)
+    assert piped["text"] == read["text"]
+    assert piped["tokens"] == 3
+    assert piped["budget_bytes"] == 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["run", "hi", "--temperature", "hot"], 2),
+        (["run", "hi", "--temperature", "-1"], 2),
+        (["run", "hi", "--budget", "lots"], 2),
+        (["run", "hi", "--speculation", "maybe"], 2),
+        (["run", "hi", "--frobnicate"], 2),
+        (["run", ""], 2),
+        (["run", "hi", "--file", "/nowhere"], 2),
+        (["frobnicate"], 2),
+        (["run", "hi", "--target", "/nowhere.gguf"], 3),
+        (["run", "hi", "--target", __file__], 3),
+        (["run", "hi", "--budget", "20MiB"], 4),
+        (["plan", "--budget", "20MiB"], 4),
+        (["run", "word " * 5000, "--budget", "1GiB"], 5),
+    ],
+)
+def test_exit_codes_and_one_line_errors(arguments: list[str], code: int) -> None:
+    done = edgespec(*arguments)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    errors = [line for line in done.stderr.splitlines() if line.startswith("edgespec: ")]
+    assert len(errors) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_no_engine_is_exit_code_6(tmp_path: Path) -> None:
+    (tmp_path / "llama_cpp").mkdir()
+    (tmp_path / "llama_cpp/__init__.py").write_text("raise ImportError('no engine here')")
+    for command in (["run", "hi", "--budget", "1GiB"], ["doctor"]):
+        done = edgespec(*command, PYTHONPATH=str(tmp_path), EDGESPEC_CACHE=str(tmp_path / "cache"))
+        assert done.returncode == 6
+        assert "setup.sh" in done.stdout + done.stderr
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    command = f"{sys.executable} -m edgespec run 'Tell me a short story.' --budget 1GiB | head -c 5"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert len(done.stdout) == 5
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_plan_adds_up(inflated_path: Path) -> None:
+    done = edgespec("plan", "--target", str(inflated_path), "--budget", "170MiB", "--context", "512", "--json")
+    made = json.loads(done.stdout)
+    assert made["total"] == sum(item["size"] for item in made["items"]) <= made["budget"]
+    assert made["streamed_bytes"] > 0
+    assert made["ceiling_tokens_per_second"] > 0
+    assert "total" in edgespec("plan", "--target", str(inflated_path), "--budget", "170MiB").stdout
+
+
+def test_doctor_and_version(cache: Path) -> None:
+    findings = json.loads(edgespec("doctor", "--json").stdout)
+    assert {finding["name"] for finding in findings} == {"engine", "callbacks", "cpu", "memory", "disk", "pair"}
+    assert all(finding["good"] for finding in findings), findings
+    assert edgespec("doctor").returncode == 0
+    assert edgespec("--version").stdout.startswith("edgespec 0.")
+    assert not list(cache.glob("tmp*"))
+
+
+def test_chat_answers_every_line_and_remembers() -> None:
+    done = edgespec("chat", "--budget", "1GiB", stdin="My name is Anna.\nWhat is the capital of Spain?\nWhat is my name?\n/bye\nnever read\n")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3
+    assert "Anna" in lines[0]
+    assert "Madrid" in lines[1]
+
+
+def test_read_only_home_and_odd_locale_still_work(tmp_path: Path) -> None:
+    environment = {"HOME": "/proc/nowhere", "LC_ALL": "xx_YY", "PYTHONUTF8": "1", "EDGESPEC_CACHE": "/proc/nowhere/cache"}
+    done = edgespec("run", "What is 2 plus 3?", "--budget", "1GiB", "--json", **environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["text"] == "2 + 3 = 5."
+
+
+def interrupted(times: int, target: Path, drafter: Path, pause: float) -> tuple[int, str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edgespec", "run", "Tell me a short story.", "--max-tokens", "480", "--temperature", "2",
+         "--target", str(target), "--drafter", str(drafter), "--budget", "160MiB", "--context", "512"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.read(1)
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
+        time.sleep(pause)
+    _, errors = process.communicate(timeout=30)
+    return process.returncode, errors
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_stops_with_130(times: int, inflated_path: Path, drafter_path: Path) -> None:
+    code, errors = interrupted(times, inflated_path, drafter_path, 0.01)
+    assert code == 130
+    assert "Traceback" not in errors
+
+
+def test_no_terminal_no_spinner_and_a_terminal_shows_one() -> None:
+    assert "\x1b" not in edgespec("run", "Hello!", "--budget", "1GiB").stderr
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edgespec", "run", "Hello!", "--budget", "1GiB"],
+        stdout=subprocess.PIPE, stderr=child, stdin=subprocess.DEVNULL, env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(child)
+    talk = b""
+    try:
+        while piece := os.read(parent, 4096):
+            talk += piece
+    except OSError:
+        pass  # how a pseudo-terminal tells that the other side has closed
+    os.close(parent)
+    assert process.stdout is not None
+    assert b"Hello" in process.stdout.read()
+    process.stdout.close()
+    assert process.wait() == 0
+    assert b"\x1b" in talk
+
+
+def test_every_exit_code_of_the_table_is_an_error_class() -> None:
+    codes = {kind.exit_code for kind in _all_errors(EdgespecError)}
+    assert codes == {2, 3, 4, 5, 6, 130}
+
+
+def _all_errors(kind: type[EdgespecError]) -> list[type[EdgespecError]]:
+    return [kind, *(deeper for below in kind.__subclasses__() for deeper in _all_errors(below))]

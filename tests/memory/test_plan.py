@@ -1,0 +1,110 @@
+"""The plan is arithmetic, so it is tested on toy models with byte-exact sizes and on drawn ones with its promises."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from edgespec.errors import BudgetError, UsageError
+from edgespec.memory.layout import lay_out
+from edgespec.memory.plan import Request, make_plan
+from edgespec.types import FileIdentity, MemoryPlan, ModelHeader, Speeds, TensorExtent, Vocabulary
+
+MIB = 1 << 20
+SPEEDS = Speeds(1e9, ((1, 1e-10), (4, 1.5e-10), (16, 4e-10)))
+VOCABULARY = Vocabulary("gpt2", "x", (b"a",) * 1000, 1, 2)
+
+
+def model(layer_sizes: list[int], core: int = MIB, **changes: object) -> ModelHeader:
+    offset, tensors = 4096, []
+    for name, size in [("token_embd.weight", core), *((f"blk.{i}.w", size) for i, size in enumerate(layer_sizes))]:
+        tensors.append(TensorExtent(name, (size,), "I8", 0, offset, size))
+        offset += -(-size // 4096) * 4096
+    header = ModelHeader(
+        (FileIdentity("/m.gguf", 1, 1, offset, 1),), (4096,), "llama", "toy", len(layer_sizes), 64, 128, 2,
+        (1,) * len(layer_sizes), 32, 32, 4096, 0, 0, False, VOCABULARY, None, tuple(tensors),
+    )  # fmt: skip
+    return replace(header, **changes)
+
+
+def plan(budget: int, target: ModelHeader, drafter: ModelHeader | None = None, context: int | None = 256) -> MemoryPlan:
+    return make_plan(Request(budget, target, drafter, SPEEDS, 50 * MIB, context))
+
+
+layers = st.lists(st.integers(1 * MIB, 64 * MIB), min_size=2, max_size=40)
+
+
+@given(layers, st.integers(60 * MIB, 3000 * MIB), st.booleans())
+def test_a_plan_never_exceeds_its_budget_and_accounts_for_every_layer(sizes: list[int], budget: int, drafted: bool) -> None:
+    target, drafter = model(sizes), model([2 * MIB] * 2) if drafted else None
+    try:
+        made = plan(budget, target, drafter)
+    except BudgetError as error:
+        assert error.minimum is not None
+        assert error.minimum > budget
+        return
+    assert made.total <= budget
+    assert sorted(made.pinned + made.streamed) == list(range(len(sizes)))
+    assert made.minimum <= budget
+    assert (made.paging == "resident") == (not made.streamed)
+    assert made.streamed_bytes == sum(lay_out(target.layer_tensors(layer)).size for layer in made.streamed)
+    if made.streamed:
+        sizes_of = [lay_out(target.layer_tensors(layer)).size for layer in range(len(sizes))]
+        assert made.ring_bytes >= max(sizes_of[layer] for layer in made.streamed)
+
+
+@given(layers, st.integers(60 * MIB, 2000 * MIB), st.integers(1, 500 * MIB))
+def test_more_budget_never_streams_more(sizes: list[int], budget: int, more: int) -> None:
+    target = model(sizes)
+    try:
+        small = plan(budget, target)
+    except BudgetError:
+        assume(False)
+    large = plan(budget + more, target)
+    assume(small.chunk == large.chunk)  # a wider prompt chunk may be worth a layer
+    assert len(large.streamed) <= len(small.streamed) + (max(sizes) > 2 * min(sizes))
+
+
+@given(layers)
+def test_the_stated_minimum_works_and_is_the_least(sizes: list[int]) -> None:
+    target = model(sizes)
+    with pytest.raises(BudgetError) as refused:
+        plan(MIB, target)
+    minimum = refused.value.minimum
+    assert minimum is not None
+    assert plan(minimum, target).total <= minimum
+    with pytest.raises(BudgetError, match="the minimum is"):
+        plan(minimum - 1, target)
+
+
+def test_the_context_shrinks_to_fit_unless_it_was_asked_for() -> None:
+    target = model([4 * MIB] * 8, kv_heads=(64,) * 8, key_size=128, value_size=128)
+    room = 200 * MIB
+    assert plan(room, target, context=None).context < 4096
+    with pytest.raises(BudgetError):
+        plan(room, target, context=4096)
+    with pytest.raises(UsageError, match="4096"):
+        plan(room, target, context=5000)
+
+
+def test_the_ceiling_is_disk_or_arithmetic_whichever_is_slower() -> None:
+    target = model([32 * MIB] * 16)
+    streaming = plan(300 * MIB, target)
+    assert streaming.ceiling_tokens_per_second == pytest.approx(1e9 / streaming.streamed_bytes)
+    resident = plan(2000 * MIB, target)
+    assert resident.ceiling_tokens_per_second == pytest.approx(1 / (target.weight_bytes * 1e-10))
+
+
+def test_a_large_untied_embedding_counts_only_its_rows() -> None:
+    tied = model([8 * MIB] * 4, core=300 * MIB)
+    head = TensorExtent("output.weight", (MIB,), "I8", 0, 1 << 30, MIB)
+    untied = replace(tied, tensors=(*tied.tensors, head))
+    with pytest.raises(BudgetError):
+        plan(200 * MIB, tied)
+    assert plan(200 * MIB, untied).paging == "slots"
+
+
+def test_special_targets_are_announced() -> None:
+    for change, word in (({"experts": 8}, "mixture"), ({"recurrent": True}, "recurrent"), ({"sliding_window": 512}, "attends within")):
+        assert word in plan(400 * MIB, model([4 * MIB] * 4, **change)).notes[0]

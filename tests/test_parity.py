@@ -1,0 +1,83 @@
+"""Whatever is drafted and however the weights are paged, the text is stock llama-cpp-python's."""
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+from parity import Judge, Stock
+
+import edgespec
+from edgespec.types import SamplingParams
+
+PROMPTS = [
+    "What is edgespec?", "Tell me a short story.", "What is the capital of France?", "Count from 3 to 9.",
+    "What is 3 plus 4?", "Repeat after me: red boat winter lamp cat", "Which is larger, 7 or 12?",
+]  # fmt: skip
+SAMPLINGS = [
+    {},
+    {"repeat_penalty": 1.2},
+    {"temperature": 0.8, "seed": 1},
+    {"temperature": 0.8, "seed": 2, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    {"temperature": 1.5, "seed": 3, "top_k": 20, "top_p": 0.9},
+]
+
+
+@pytest.fixture(scope="module")
+def stock(target_path: Path) -> Iterator[Stock]:
+    engine = Stock(target_path)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def judge(target_path: Path) -> Iterator[Judge]:
+    engine = Judge(target_path)
+    yield engine
+    engine.close()
+
+
+def budgets(path: Path, drafter: Path | None) -> dict[str, int]:
+    """One that streams and one that holds everything."""
+    with pytest.raises(edgespec.errors.BudgetError) as refused:
+        edgespec.load(path, drafter, budget="1MiB", context=512)
+    assert refused.value.minimum is not None
+    return {"slots": refused.value.minimum + (10 << 20), "resident": 1 << 30}
+
+
+@pytest.mark.parametrize(("mode", "paging"), [*product(["tree", "chain", "auto"], ["slots", "resident"]), ("off", "slots")])
+def test_text_is_stocks_up_to_near_ties(
+    record_property,
+    mode: str,
+    paging: str,
+    stock: Stock,
+    judge: Judge,
+    inflated_path: Path,
+    target_path: Path,
+    drafter_path: Path,
+) -> None:
+    path = inflated_path if paging == "slots" else target_path
+    budget = budgets(path, drafter_path)[paging]
+    flips = positions = 0
+    with edgespec.load(path, drafter_path, budget=budget, context=512, speculation=mode, threads=2) as runtime:
+        assert runtime.paging == paging
+        for text, options in product(PROMPTS, SAMPLINGS):
+            params = SamplingParams(max_tokens=48, **options)
+            prompt = runtime.prompt_tokens([{"role": "user", "content": text}])
+            have = [
+                token
+                for chunk in runtime.stream([{"role": "user", "content": text}], max_tokens=48, **options)
+                for token in chunk.tokens
+            ]
+            wanted = [token for token in stock.continue_(prompt, params) if token != runtime.tokenize("<|end|>", special=True)[0]]
+            positions += len(wanted)
+            flips += judge.flip(prompt, wanted, have, params) is not None
+    record_property("near_tie_flips", f"{flips} of {positions}")
+    assert flips <= 0.02 * positions
+
+
+def test_drafting_really_happens(target_path: Path, drafter_path: Path) -> None:
+    with edgespec.load(target_path, drafter_path, budget="1GiB", speculation="tree") as runtime:
+        stats = runtime.chat([{"role": "user", "content": "Tell me a short story."}], max_tokens=60).statistics
+    assert stats.accepted > 10
+    assert stats.passes < stats.tokens
