@@ -38,10 +38,10 @@ class Limits:
 
     @property
     def usable(self) -> int:
-        free = self.available
-        if self.cap is not None:
-            free = min(free, self.cap - self.cap_used)
-        return max(0, free + self.own)
+        free = self.available + self.own
+        if self.cap is not None:  # some of our pages may be charged to another cgroup, so never more than the cap
+            free = min(free, self.cap - self.cap_used + self.own, self.cap)
+        return max(0, free)
 
 
 def parse_size(text: str | int) -> int:

@@ -32,7 +32,9 @@ RUN_SCHEMA = {
 }  # fmt: skip
 
 
-def edgespec(*arguments: str, stdin: str | None = "", timeout: float = 120, **environment: str) -> subprocess.CompletedProcess[str]:
+def edgespec(
+    *arguments: str, stdin: str | None = "", timeout: float = 120, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "edgespec", *arguments], input=stdin, capture_output=True, text=True, timeout=timeout,
         env={**os.environ, **environment},
@@ -136,7 +138,9 @@ def test_doctor_and_version(cache: Path) -> None:
 
 
 def test_chat_answers_every_line_and_remembers() -> None:
-    done = edgespec("chat", "--budget", "1GiB", stdin="My name is Anna.\nWhat is the capital of Spain?\nWhat is my name?\n/bye\nnever read\n")
+    done = edgespec(
+        "chat", "--budget", "1GiB", stdin="My name is Anna.\nWhat is the capital of Spain?\nWhat is my name?\n/bye\nnever read\n"
+    )
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert len(lines) == 3

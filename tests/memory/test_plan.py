@@ -41,9 +41,8 @@ def test_a_plan_never_exceeds_its_budget_and_accounts_for_every_layer(sizes: lis
     try:
         made = plan(budget, target, drafter)
     except BudgetError as error:
-        assert error.minimum is not None
-        assert error.minimum > budget
-        return
+        made = plan(error.minimum or 0, target, drafter)
+        budget = error.minimum or 0
     assert made.total <= budget
     assert sorted(made.pinned + made.streamed) == list(range(len(sizes)))
     assert made.minimum <= budget
@@ -106,5 +105,9 @@ def test_a_large_untied_embedding_counts_only_its_rows() -> None:
 
 
 def test_special_targets_are_announced() -> None:
-    for change, word in (({"experts": 8}, "mixture"), ({"recurrent": True}, "recurrent"), ({"sliding_window": 512}, "attends within")):
+    for change, word in (
+        ({"experts": 8}, "mixture"),
+        ({"recurrent": True}, "recurrent"),
+        ({"sliding_window": 512}, "attends within"),
+    ):
         assert word in plan(400 * MIB, model([4 * MIB] * 4, **change)).notes[0]

@@ -1,0 +1,59 @@
+"""The promise from outside: under a kernel cap of budget + 5 % the process lives, the file cold or already cached."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import capped
+import pytest
+
+import edgespec
+
+BUDGET = 190 << 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def possible() -> None:
+    try:
+        capped.how()
+    except capped.CannotCap as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def large(target_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Twice the cap."""
+    from inflate import inflate
+
+    path = tmp_path_factory.mktemp("large") / "large.gguf"
+    inflate(target_path, path, 400 << 20)
+    yield path
+    path.unlink()
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("mode", ["off", "auto"])
+def test_a_capped_run_lives_and_says_the_same(cached: bool, mode: str, large: Path, drafter_path: Path) -> None:
+    if cached:
+        large.read_bytes()
+    else:
+        capped.make_cold(large)
+    command = [
+        sys.executable, "-m", "edgespec", "run", "What is edgespec?", "--target", str(large), "--drafter", str(drafter_path),
+        "--budget", str(BUDGET), "--context", "512", "--speculation", mode, "--max-tokens", "24", "--json", "--strict",
+    ]  # fmt: skip
+    done = capped.run(command, int(BUDGET * 1.05))
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["paging"] == "slots"
+    assert done.peak <= int(BUDGET * 1.05)
+    assert report["peak_bytes"] == pytest.approx(done.peak, rel=0.1)
+    with edgespec.load(budget="1GiB") as small:
+        assert report["text"] == small.chat([{"role": "user", "content": "What is edgespec?"}], max_tokens=24).text
+
+
+def test_a_cap_below_the_budget_is_seen(large: Path) -> None:
+    done = capped.run([sys.executable, "-m", "edgespec", "plan", "--target", str(large), "--budget", "50%", "--json"], 400 << 20)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["budget"] <= 200 << 20
