@@ -21,7 +21,7 @@ from edgespec.errors import ModelNotFound, UsageError
 from edgespec.memory.budget import parse_budget, read_limits
 from edgespec.memory.calibrate import calibrated
 from edgespec.memory.cpu import usable_threads
-from edgespec.memory.plan import Request, make_plan
+from edgespec.memory.plan import MOST_NODES, Request, make_plan
 from edgespec.modelfile.header import check_pair, read_model
 from edgespec.modelfile.quants import TYPES
 from edgespec.types import MemoryPlan, ModelHeader, Speeds
@@ -117,7 +117,8 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
         drafter = None
     if drafter is None and not usable:
         notes.append("no drafter: speculation is off")
-    request = Request(budget, target, drafter, speeds, psutil.Process().memory_info().rss, options.context)
+    nodes = MOST_NODES if drafter else 0
+    request = Request(budget, target, drafter, speeds, psutil.Process().memory_info().rss, options.context, nodes)
     plan = make_plan(request)
     return Prepared(target, drafter, plan, speeds, threads, options.strict, (*notes, *plan.notes))
 

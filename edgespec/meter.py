@@ -15,7 +15,7 @@ __all__ = ["Meter"]
 class Meter:
     def __init__(self, loaded: Loaded, mode: str, policy: Policy, load_seconds: float, prompt_tokens: int) -> None:
         self._loaded, self._mode, self._policy = loaded, mode, policy
-        self._bytes, self._waited = loaded.target.bytes_read, loaded.target.wait_seconds
+        self._before = self._counters()
         self._phase_began = time.perf_counter()
         self._totals = Statistics(prompt_tokens=prompt_tokens, load_seconds=load_seconds)
         self._nodes = 0
@@ -38,14 +38,21 @@ class Meter:
         )
 
     def statistics(self) -> Statistics:
+        paged, waited, read, callbacks = (now - then for now, then in zip(self._counters(), self._before, strict=True))
         return replace(
             self._totals,
-            bytes_paged=self._loaded.target.bytes_read - self._bytes,
-            wait_seconds=self._loaded.target.wait_seconds - self._waited,
+            bytes_paged=int(paged),
+            wait_seconds=waited,
+            read_seconds=read,
+            callback_seconds=callbacks,
             ceiling_tokens_per_second=self._ceiling(),
             speculation=self._mode,
             policy_reason=self._policy.reason,
         )
+
+    def _counters(self) -> tuple[float, float, float, float]:
+        target = self._loaded.target
+        return target.bytes_read, target.wait_seconds, target.read_seconds, target.callback_seconds
 
     def _ceiling(self) -> float:
         """E[accepted + 1] / (max(missing bytes / bandwidth, compute of the nodes) + drafting time)."""

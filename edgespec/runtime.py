@@ -278,11 +278,6 @@ class Runtime:
         if self.plan.total > self.plan.budget or used > self.plan.budget:
             raise BudgetError(f"{format_size(used)} are used of {format_size(self.plan.budget)}: please report this plan", None)
 
-    @property
-    def callback_seconds(self) -> float:
-        """Time spent in Python at layer boundaries since loading, waiting for the disk not counted."""
-        return self._loaded.target.callback_seconds
-
     def close(self) -> None:
         """Stop the reader, free contexts, models and slots, in that order; idempotent. An open stream is over then."""
         self._finalizer()

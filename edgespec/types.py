@@ -229,6 +229,8 @@ class Statistics:
     decode_seconds: float = 0.0
     draft_seconds: float = 0.0
     wait_seconds: float = 0.0  # the target waiting for the disk
+    read_seconds: float = 0.0  # the disk reading, whether waited for or not
+    callback_seconds: float = 0.0  # Python at layer boundaries, waiting not counted
     ceiling_tokens_per_second: float = 0.0
     speculation: str = "off"
     policy_reason: str = ""

@@ -68,8 +68,8 @@ def table(runs: list[dict[str, Any]], caps: list[int], size: int) -> list[str]:
             per_pass = statistics.median(r.get("tokens_per_pass", 1.0) for r in rows)
             paged = statistics.median(r.get("bytes_paged", 0) / r.get("passes", 1) for r in rows) / 1e6
             lines.append(
-                f"| {cap / size:.0%} | {mode} | {middle:.2f} | {rates[0]:.2f}-{rates[-1]:.2f} | {middle / base:.1f}x | {per_pass:.2f} "
-                f"| {paged:.0f} MB | {max(r['peak'] for r in rows) / cap:.2f} |"
+                f"| {cap / size:.0%} | {mode} | {middle:.2f} | {rates[0]:.2f}-{rates[-1]:.2f} | {middle / base:.1f}x "
+                f"| {per_pass:.2f} | {paged:.0f} MB | {max(r['peak'] for r in rows) / cap:.2f} |"
             )
     return lines
 

@@ -24,17 +24,13 @@ SAMPLINGS = [
 
 
 @pytest.fixture(scope="module")
-def stock(target_path: Path) -> Iterator[Stock]:
-    engine = Stock(target_path)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture(scope="module")
-def judge(target_path: Path) -> Iterator[Judge]:
-    engine = Judge(target_path)
-    yield engine
-    engine.close()
+def engines(target_path: Path, inflated_path: Path) -> Iterator[dict[str, tuple[Stock, Judge]]]:
+    """The stock engine and the judge of its text, for the resident model and the paged one."""
+    made = {"resident": (Stock(target_path), Judge(target_path)), "slots": (Stock(inflated_path), Judge(inflated_path))}
+    yield made
+    for stock, judge in made.values():
+        stock.close()
+        judge.close()
 
 
 def budgets(path: Path, drafter: Path | None) -> dict[str, int]:
@@ -50,14 +46,14 @@ def test_text_is_stocks_up_to_near_ties(
     record_property,
     mode: str,
     paging: str,
-    stock: Stock,
-    judge: Judge,
+    engines: dict[str, tuple[Stock, Judge]],
     inflated_path: Path,
     target_path: Path,
     drafter_path: Path,
 ) -> None:
     path = inflated_path if paging == "slots" else target_path
     budget = budgets(path, drafter_path)[paging]
+    stock, judge = engines[paging]
     flips = positions = 0
     with edgespec.load(path, drafter_path, budget=budget, context=512, speculation=mode, threads=2) as runtime:
         assert runtime.paging == paging

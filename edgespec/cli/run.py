@@ -97,8 +97,13 @@ def _prompt(prompt: str | None, file: Path | None) -> str:
 
 
 def _answer(runtime: api.Runtime, prompt: str | Sequence[Message], sampling: dict[str, Any], *, echo: bool) -> list[Chunk]:
-    chunks = []
-    for chunk in pumped(runtime.stream(prompt, **sampling)):
+    stream = pumped(runtime.stream(prompt, **sampling))
+    with progress() as status:
+        status("reading the prompt")
+        chunks = [next(stream)]
+    if echo:
+        write(chunks[0].text)
+    for chunk in stream:
         chunks.append(chunk)
         if echo:
             write(chunk.text)

@@ -67,7 +67,8 @@ class Pager:
         self._paused = False  # after an error, until the next acquire
         self._stop = threading.Event()
         self._flush = threading.Event()
-        self.wait_seconds = 0.0
+        self.wait_seconds = 0.0  # of the computing thread, for the disk
+        self.read_seconds = 0.0  # of the reader, reading
         self._thread = threading.Thread(target=self._run, name="edgespec-reader", daemon=True)
         self._thread.start()
 
@@ -143,8 +144,10 @@ class Pager:
                     self._changed.wait()
             if slot is None:
                 return
+            started = time.perf_counter()
             error = self._fill(slot)
             with self._changed:
+                self.read_seconds += time.perf_counter() - started
                 slot.error, slot.ready, self._reading = error, True, False
                 self._paused = self._paused or error is not None
                 self._changed.notify_all()

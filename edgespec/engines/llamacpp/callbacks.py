@@ -7,7 +7,9 @@ pass is aborted, and the session raises it once `llama_decode` has returned.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from edgespec.engines.llamacpp.library import filter_library, ggml, llama
@@ -15,6 +17,7 @@ from edgespec.engines.llamacpp.library import filter_library, ggml, llama
 __all__ = ["Callbacks"]
 
 _Boundary = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int)
+_SWITCH_INTERVAL = 1e-4
 Handler = Callable[[int, bool], None]
 
 
@@ -61,6 +64,22 @@ class Callbacks:
             params.cb_eval_user_data = state
         params.abort_callback = ctypes.cast(self._library.edgespec_abort, llama().ggml_abort_callback)
         params.abort_callback_data = state
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Around a pass: let the callbacks have the GIL soon even beside a thread that never lets go of it.
+
+        The switch interval belongs to the whole process; 5 ms for each of some fifty boundaries would double a sweep.
+        """
+        if not self._eval:
+            yield
+            return
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(min(before, _SWITCH_INTERVAL))
+        try:
+            yield
+        finally:
+            sys.setswitchinterval(before)
 
     def interrupt(self) -> None:
         """End the running pass after its current graph node, and every later one until `resume`. Safe from any thread."""

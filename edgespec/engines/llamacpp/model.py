@@ -78,6 +78,11 @@ class LlamaModel:
         return self._paged.pager.wait_seconds if self._paged else 0.0
 
     @property
+    def read_seconds(self) -> float:
+        """Time the reader spent reading streamed layers."""
+        return self._paged.pager.read_seconds if self._paged else 0.0
+
+    @property
     def callback_seconds(self) -> float:
         """Time the passes spent in Python at layer boundaries, waiting not counted."""
         return self._callbacks.seconds - self.wait_seconds

@@ -143,7 +143,8 @@ class LlamaSession:
         """Run the batch, or leave the committed timeline as it was and raise."""
         try:
             self._before_pass(self._batch.tokens)
-            code = llama().llama_decode(self._context, self._batch.raw)
+            with self._callbacks.running():
+                code = llama().llama_decode(self._context, self._batch.raw)
         except BaseException:
             self._drop_tree()
             raise
