@@ -135,7 +135,7 @@ class Item:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where every byte of the budget goes. `pinned` and `streamed` are layer numbers."""
+    """Where every byte of the budget goes. `streamed` are segment keys (see `memory.layout`); the others are pinned."""
 
     budget: int
     paging: Paging
@@ -143,7 +143,7 @@ class MemoryPlan:
     chunk: int  # prompt tokens per sweep
     max_nodes: int
     items: tuple[Item, ...]
-    pinned: tuple[int, ...]
+    segments: int
     streamed: tuple[int, ...]
     ring_bytes: int
     streamed_bytes: int  # read from disk in every sweep

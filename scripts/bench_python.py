@@ -20,7 +20,7 @@ import numpy as np
 
 from edgespec.engines.llamacpp import session as session_room
 from edgespec.engines.llamacpp.model import LlamaModel
-from edgespec.memory.layout import lay_out, spread
+from edgespec.memory.layout import segment_sizes, spread
 from edgespec.modelfile.header import read_model
 from edgespec.speculation.decoder import Decoder
 from edgespec.speculation.policy import FixedPolicy
@@ -88,10 +88,10 @@ class Bush:
 
 
 def plan_for(header: ModelHeader, *, paged: bool) -> MemoryPlan:
-    sizes = [lay_out(header.layer_tensors(layer)).size for layer in range(header.layers)]
-    streamed = spread(sizes, sum(sizes) // 2) if paged else ()
-    pinned = tuple(layer for layer in range(header.layers) if layer not in streamed)
-    return MemoryPlan(1 << 40, "slots" if paged else "mmap", 1024, 64, NODES, (), pinned, streamed, 3 * max(sizes), 0, 0, 0.0)
+    sizes = segment_sizes(header)
+    chosen = spread(list(sizes.values()), sum(sizes.values()) // 2) if paged else ()
+    streamed = tuple(list(sizes)[index] for index in chosen)
+    return MemoryPlan(1 << 40, "slots" if paged else "mmap", 1024, 64, NODES, (), len(sizes), streamed, 64 << 20, 0, 0, 0.0)
 
 
 def rounds(model: LlamaModel, count: int) -> tuple[float, float, float]:

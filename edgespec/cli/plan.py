@@ -41,6 +41,8 @@ def _lines(made: MemoryPlan) -> list[str]:
     if made.paging == "resident":
         lines.append("everything is resident: nothing is read from disk while generating")
     else:
-        lines.append(f"streamed in every sweep: {format_size(made.streamed_bytes)} in {len(made.streamed)} layers")
+        lines.append(
+            f"streamed in every sweep: {format_size(made.streamed_bytes)} in {len(made.streamed)} of {made.segments} segments"
+        )
     lines.append(f"predicted ceiling without speculation: {made.ceiling_tokens_per_second:.2f} tokens/s")
     return lines

@@ -1,6 +1,6 @@
-"""Pure: how one layer's weights lie in a slot, and which layers stay resident.
+"""Pure: how weights lie in a slot, how a layer is cut into segments, and which layers stay resident.
 
-A slot holds the layer's bytes exactly as the file does, cut at page boundaries, so that one direct read fills it.
+A slot holds a segment's bytes exactly as the file does, cut at page boundaries, so that one direct read fills it.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from edgespec.types import TensorExtent
+from edgespec.types import ModelHeader, TensorExtent
 
-__all__ = ["PAGE", "Layout", "Run", "lay_out", "spread"]
+__all__ = ["PAGE", "PARTS", "Layout", "Run", "cut", "key_of", "lay_out", "segment_sizes", "spread"]
 
 PAGE = 4096  # direct reads want offsets, lengths and addresses aligned to this
 
@@ -27,7 +27,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Layout:
-    """A layer in a slot of `size` bytes: what to read, and where each tensor then starts."""
+    """A segment in a slot of `size` bytes: what to read, and where each tensor then starts."""
 
     runs: tuple[Run, ...]
     places: tuple[tuple[str, int], ...]
@@ -53,14 +53,52 @@ def lay_out(tensors: Iterable[TensorExtent], gap: int = 1 << 16) -> Layout:
     return Layout(tuple(runs), tuple(places), size)
 
 
-def spread(sizes: Sequence[int], room: int) -> tuple[int, ...]:
-    """Layers to stream so that the others fit into `room` bytes: as few as possible, evenly spaced.
+# The graph nodes that end the segments of a layer: attention, gate, up, and the rest. Four small segments overlap reading
+# with computing in the space of one layer, where whole layers would need two or three.
+PARTS = ("ffn_inp", "ffn_gate", "ffn_up", "l_out")
 
-    Even spacing lets the reader work while pinned layers compute. Returns ascending layer numbers.
+
+def key_of(layer: int, part: int) -> int:
+    """Segments are numbered in the order of a sweep."""
+    return layer * len(PARTS) + part
+
+
+def cut(layer: int, tensors: Iterable[TensorExtent], *, fine: bool) -> dict[int, list[TensorExtent]]:
+    """The tensors of a layer by segment key; with `fine` false all in the last segment, which ends with the layer."""
+    tensors = list(tensors)
+    kinds = {tensor.name.split(".")[2] for tensor in tensors}
+    segments: dict[int, list[TensorExtent]] = {}
+    for tensor in tensors:
+        part = _part(tensor.name.split(".")[2], gated="ffn_gate" in kinds) if fine else len(PARTS) - 1
+        segments.setdefault(key_of(layer, part), []).append(tensor)
+    return dict(sorted(segments.items()))
+
+
+def _part(kind: str, *, gated: bool) -> int:
+    if kind.startswith(("attn", "post_attention")):
+        return 0
+    if kind == "ffn_norm":
+        return 1 if gated else 2
+    return {"ffn_gate": 1, "ffn_up": 2}.get(kind, 3)
+
+
+def segment_sizes(header: ModelHeader) -> dict[int, int]:
+    """Bytes of each fine segment's slot, in sweep order."""
+    return {
+        key: lay_out(tensors).size
+        for layer in range(header.layers)
+        for key, tensors in cut(layer, header.layer_tensors(layer), fine=True).items()
+    }
+
+
+def spread(sizes: Sequence[int], room: int) -> tuple[int, ...]:
+    """Which of these to stream so that the others fit into `room` bytes: as few as possible, evenly spaced.
+
+    Even spacing lets the reader work while pinned segments compute. Returns ascending indices.
     """
     count = len(sizes)
     for streamed in range(count + 1):
         chosen = tuple(sorted({(2 * i + 1) * count // (2 * streamed) for i in range(streamed)}))
-        if sum(sizes) - sum(sizes[layer] for layer in chosen) <= room:
+        if sum(sizes) - sum(sizes[index] for index in chosen) <= room:
             return chosen
     return tuple(range(count))

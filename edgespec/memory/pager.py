@@ -1,7 +1,7 @@
-"""Who is resident: pinned layers always, streamed layers through a ring that one reader thread fills in sweep order.
+"""Streamed segments pass through a ring that one reader thread fills in sweep order.
 
-A sweep visits the layers cyclically, so the reader knows what comes next without being told, and runs on across
-sweeps: while the drafter works, the next sweep's first layers load. Layers differ in size; the ring is cut by bytes.
+A sweep visits the segments cyclically, so the reader knows what comes next without being told, and runs on across
+sweeps: while the drafter works, the next sweep's first segments load. They differ in size; the ring is cut by bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Pager"]
 
 @dataclass
 class _Slot:
-    layer: int
+    key: int
     start: int
     size: int
     ready: bool = False
@@ -50,15 +50,15 @@ class _Ring:
 
 
 class Pager:
-    """`acquire` waits for a streamed layer and tells where it lies; `release` lets the reader overwrite it.
+    """`acquire` waits for a streamed segment and tells where it lies; `release` lets the reader overwrite it.
 
-    Used from one computing thread. Errors of the reader are raised by the `acquire` that needed the layer.
+    Used from one computing thread. Errors of the reader are raised by the `acquire` that needed the segment.
     """
 
     def __init__(self, file: WeightFile, layouts: Mapping[int, Layout], order: Sequence[int], ring: Piece) -> None:
-        largest = max(layouts[layer].size for layer in order)
+        largest = max(layouts[key].size for key in order)
         if ring.size < largest:
-            raise PagingError(f"a ring of {ring.size} bytes cannot hold a layer of {largest}: please report it")
+            raise PagingError(f"a ring of {ring.size} bytes cannot hold a segment of {largest}: please report it")
         self._file, self._layouts, self._order, self._piece = file, layouts, tuple(order), ring
         self._ring = _Ring(ring.size)
         self._changed = threading.Condition()
@@ -72,13 +72,13 @@ class Pager:
         self._thread = threading.Thread(target=self._run, name="edgespec-reader", daemon=True)
         self._thread.start()
 
-    def acquire(self, layer: int) -> int:
-        """Address of `layer`'s slot, valid until `release(layer)`. Raises PagingError or ModelChanged."""
+    def acquire(self, key: int) -> int:
+        """Address of the slot of segment `key`, valid until `release(key)`. Raises PagingError or ModelChanged."""
         started = time.perf_counter()
         with self._changed:
-            if not self._expects(layer):
-                self._restart_at(layer)
-            self._changed.wait_for(lambda: self._stop.is_set() or self._arrived(layer))
+            if not self._expects(key):
+                self._restart_at(key)
+            self._changed.wait_for(lambda: self._stop.is_set() or self._arrived(key))
             self.wait_seconds += time.perf_counter() - started
             if self._stop.is_set():
                 raise PagingError("the pager is closed: load the model again")
@@ -89,10 +89,10 @@ class Pager:
                 raise slot.error
             return self._piece.address + slot.start
 
-    def release(self, layer: int) -> None:
+    def release(self, key: int) -> None:
         with self._changed:
-            if not self._ring.slots or self._ring.slots[0].layer != layer:
-                raise PagingError(f"layer {layer} was released out of order: please report it")
+            if not self._ring.slots or self._ring.slots[0].key != key:
+                raise PagingError(f"segment {key} was released out of order: please report it")
             self._ring.slots.popleft()
             self._changed.notify_all()
 
@@ -104,33 +104,33 @@ class Pager:
             self._changed.notify_all()
         self._thread.join()
 
-    def _expects(self, layer: int) -> bool:
+    def _expects(self, key: int) -> bool:
         if self._paused:
             return False
-        return (self._ring.slots[0].layer if self._ring.slots else self._order[self._next]) == layer
+        return (self._ring.slots[0].key if self._ring.slots else self._order[self._next]) == key
 
-    def _arrived(self, layer: int) -> bool:
-        return bool(self._ring.slots) and self._ring.slots[0].layer == layer and self._ring.slots[0].ready
+    def _arrived(self, key: int) -> bool:
+        return bool(self._ring.slots) and self._ring.slots[0].key == key and self._ring.slots[0].ready
 
-    def _restart_at(self, layer: int) -> None:
-        """An aborted sweep left the reader elsewhere: drop what it has and begin at `layer`."""
+    def _restart_at(self, key: int) -> None:
+        """An aborted sweep left the reader elsewhere: drop what it has and begin at `key`."""
         self._flush.set()
         self._changed.wait_for(lambda: not self._reading or self._stop.is_set())
         self._flush.clear()
         self._ring.slots.clear()
-        self._next = self._order.index(layer)
+        self._next = self._order.index(key)
         self._paused = False
         self._changed.notify_all()
 
     def _claim(self) -> _Slot | None:
-        """The next layer's slot if there is room for it now."""
+        """The next segment's slot if there is room for it now."""
         if self._paused or self._flush.is_set():
             return None
-        layer = self._order[self._next]
-        start = self._ring.place(self._layouts[layer].size)
+        key = self._order[self._next]
+        start = self._ring.place(self._layouts[key].size)
         if start is None:
             return None
-        slot = _Slot(layer, start, self._layouts[layer].size)
+        slot = _Slot(key, start, self._layouts[key].size)
         self._ring.slots.append(slot)
         self._next = (self._next + 1) % len(self._order)
         self._reading = True
@@ -154,11 +154,11 @@ class Pager:
 
     def _fill(self, slot: _Slot) -> EdgespecError | None:
         try:
-            for run in self._layouts[slot.layer].runs:
+            for run in self._layouts[slot.key].runs:
                 start = slot.start + run.place
                 self._file.read(run, self._piece.view[start : start + run.size], self._flush)
         except EdgespecError as error:
             return error
         except Exception as error:  # anything else in this thread must still reach the caller
-            return PagingError(f"reading layer {slot.layer} failed: {error!r}: please report it")
+            return PagingError(f"reading segment {slot.key} failed: {error!r}: please report it")
         return None

@@ -5,11 +5,12 @@ Nothing here looks at the machine. Refusals state the minimum that would work.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from edgespec.errors import BudgetError, UsageError
 from edgespec.memory.budget import format_size
-from edgespec.memory.layout import PAGE, lay_out, spread
+from edgespec.memory.layout import PAGE, PARTS, segment_sizes, spread
 from edgespec.types import Item, MemoryPlan, ModelHeader, Paging, Speeds
 
 __all__ = ["Request", "make_plan"]
@@ -19,9 +20,8 @@ DEFAULT_CONTEXT = 4096
 MOST_NODES = 32
 _CHUNKS = (512, 256, 128, 64)
 _ROW_BUDGET = 32 << 20  # an untied embedding is only looked up: this many bytes of its rows are kept
-_MARGIN = 24 << 20  # allocator slack, thread stacks, tokenizer tables
+_MARGIN = 16 << 20  # allocator slack, thread stacks, tokenizer tables
 _HUGE = 2 << 20  # the arena is rounded up to huge pages
-_RING_LAYERS = 3  # one computing, one ready, one being read
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _plan_for(request: Request, context: int) -> MemoryPlan:
             if chunk == _CHUNKS[-1] and not plans:
                 raise error
             continue
-        if _scratch(request.target, context, chunk, request.max_nodes) <= request.budget // 10:
+        if _scratch(request.target, context, chunk, request.max_nodes) <= request.budget // 25:
             return plan
         plans.append(plan)
     return plans[-1]
@@ -73,26 +73,24 @@ def _plan_for(request: Request, context: int) -> MemoryPlan:
 def _with_chunk(request: Request, context: int, chunk: int) -> MemoryPlan:
     target = request.target
     fixed = _fixed_items(request, context, chunk)
-    sizes = [lay_out(target.layer_tensors(layer)).size for layer in range(target.layers)]
+    sizes = segment_sizes(target)
     room = request.budget - sum(item.size for item in fixed)
-    ring_least = sum(sorted(sizes)[-2:]) + _HUGE
+    ring = _ring_bytes(sizes)
     whole = Item("target, all layers", target.weight_bytes + _largest_tensor(target), "resident")
-    minimum = request.budget - room + min(whole.size, _core_bytes(target) + ring_least)
+    minimum = request.budget - room + min(whole.size, _core_bytes(target) + _HUGE + ring)
     if whole.size <= room:
         return _finish(request, context, chunk, "resident", [*fixed, whole], (), 0, minimum)
     room -= _core_bytes(target) + _HUGE
-    if room < ring_least - _HUGE:
+    if room < ring:
         raise BudgetError(_refusal(request, context, minimum), minimum)
-    ring = min(room, _RING_LAYERS * max(sizes))
-    streamed = spread(sizes, room - ring)
-    if len(streamed) > 1:  # the ring need not hold more than what is streamed
-        ring = min(ring, sum(sizes[layer] for layer in streamed))
-    pinned_bytes = sum(sizes) - sum(sizes[layer] for layer in streamed)
+    keys = list(sizes)
+    streamed = tuple(keys[index] for index in spread(list(sizes.values()), room - ring))
+    pinned_bytes = sum(size for key, size in sizes.items() if key not in streamed)
     items = [
         *fixed,
         Item("target, embedding and head", _core_bytes(target) + _HUGE),
-        Item("target, pinned layers", pinned_bytes, f"{target.layers - len(streamed)} of {target.layers}"),
-        Item("target, slots", ring, f"{len(streamed)} layers stream through"),
+        Item("target, pinned", pinned_bytes, f"{len(keys) - len(streamed)} of {len(keys)} segments"),
+        Item("target, slots", ring, f"{len(streamed)} segments stream through"),
     ]
     return _finish(request, context, chunk, "slots", items, streamed, ring, minimum)
 
@@ -125,7 +123,8 @@ def _finish(
     minimum: int,
 ) -> MemoryPlan:
     target, speeds = request.target, request.speeds
-    streamed_bytes = sum(lay_out(target.layer_tensors(layer)).size for layer in streamed)
+    sizes = segment_sizes(target)
+    streamed_bytes = sum(sizes[key] for key in streamed)
     sweep = max(streamed_bytes / speeds.read_bandwidth, speeds.compute(target.weight_bytes, 1))
     return MemoryPlan(
         budget=request.budget,
@@ -134,7 +133,7 @@ def _finish(
         chunk=chunk,
         max_nodes=request.max_nodes,
         items=tuple(items),
-        pinned=tuple(layer for layer in range(target.layers) if layer not in streamed),
+        segments=len(sizes),
         streamed=streamed,
         ring_bytes=ring,
         streamed_bytes=streamed_bytes,
@@ -142,6 +141,14 @@ def _finish(
         ceiling_tokens_per_second=1 / sweep,
         notes=_notes(target),
     )
+
+
+def _ring_bytes(sizes: dict[int, int]) -> int:
+    """One layer: enough for its segments to overlap reading with computing, and for engines that only show whole layers."""
+    layers: Counter[int] = Counter()
+    for key, size in sizes.items():
+        layers[key // len(PARTS)] += size
+    return max(layers.values())
 
 
 def _notes(target: ModelHeader) -> tuple[str, ...]:

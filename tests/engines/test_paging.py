@@ -13,7 +13,7 @@ from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.engines.llamacpp.rows import EmbeddingRows
 from edgespec.engines.llamacpp.standin import mappings, stand_in
 from edgespec.errors import EngineError, ModelChanged, PagingError
-from edgespec.memory.layout import lay_out, spread
+from edgespec.memory.layout import segment_sizes, spread
 from edgespec.memory.weightfile import WeightFile
 from edgespec.modelfile.header import read_model
 from edgespec.speculation.tree import DraftTree
@@ -23,10 +23,9 @@ TOKENS = [1, 40, 50, 60, 70]
 
 
 def plan_for(header: ModelHeader, paging: Paging, share: float = 0.4) -> MemoryPlan:
-    sizes = [lay_out(header.layer_tensors(layer)).size for layer in range(header.layers)]
-    streamed = spread(sizes, int(share * sum(sizes)))
-    pinned = tuple(layer for layer in range(header.layers) if layer not in streamed)
-    return MemoryPlan(1 << 30, paging, 256, 64, 16, (), pinned, streamed, 3 * max(sizes), 0, 0, 0.0)
+    sizes = segment_sizes(header)
+    streamed = tuple(list(sizes)[index] for index in spread(list(sizes.values()), int(share * sum(sizes.values()))))
+    return MemoryPlan(1 << 30, paging, 256, 64, 16, (), len(sizes), streamed, 8 << 20, 0, 0, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +190,7 @@ def test_an_interrupted_pass_stops_and_the_timeline_stays(header: ModelHeader, w
 def test_loading_reads_only_what_stays_resident(header: ModelHeader) -> None:
     plan = plan_for(header, "slots", 0.5)
     model = LlamaModel(header, plan, threads=2, strict=True)
-    pinned = sum(lay_out(header.layer_tensors(layer)).size for layer in plan.pinned)
+    pinned = sum(size for key, size in segment_sizes(header).items() if key not in plan.streamed)
     core = sum(tensor.size + 8192 for tensor in header.core_tensors)
     assert model.bytes_read <= pinned + core + plan.ring_bytes
     model.close()

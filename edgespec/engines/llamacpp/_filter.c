@@ -1,5 +1,5 @@
-/* Between ggml's scheduler and Python: of the ~1000 questions a pass asks, only those about the output of a
- * streamed layer reach the interpreter. Without this, every graph node would take and give back the GIL.
+/* Between ggml's scheduler and Python: of the ~1000 questions a pass asks, only those about the last node of a
+ * streamed segment reach the interpreter. Without this, every graph node would take and give back the GIL.
  *
  * No header of ggml is needed: a tensor is only ever handed to `name`, which is ggml_get_name.
  */
@@ -20,17 +20,26 @@
 
 typedef struct {
     const char *(*name)(const void *tensor);
-    int (*boundary)(int layer, int ask); /* Python; 0 ends the pass */
-    const unsigned char *streamed;       /* one flag per layer */
+    int (*boundary)(int key, int ask); /* Python; 0 ends the pass */
+    const char *const *parts;          /* names of the nodes that end the segments of a layer, in order */
+    const unsigned char *streamed;     /* one flag per segment: layer * part_count + part */
+    int part_count;
     int layers;
     volatile int stop; /* read by edgespec_abort after every node */
     double seconds;    /* spent in `boundary`, waiting included */
 } edgespec_filter;
 
-static int layer_of(const char *name) {
-    static const char prefix[] = "l_out-";
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return -1;
-    return atoi(name + sizeof prefix - 1);
+/* The segment that ends with the node of this name ("l_out-17"), or -1. */
+static int segment_of(const edgespec_filter *filter, const char *name) {
+    for (int part = 0; part < filter->part_count; part++) {
+        size_t length = strlen(filter->parts[part]);
+        if (strncmp(name, filter->parts[part], length) != 0 || name[length] != '-') continue;
+        char *end;
+        long layer = strtol(name + length + 1, &end, 10);
+        if (*end == 0 && end != name + length + 1 && layer >= 0 && layer < filter->layers)
+            return (int)layer * filter->part_count + part;
+    }
+    return -1;
 }
 
 static double now(void) {
@@ -43,11 +52,11 @@ static double now(void) {
  * with the logits of the pass before. A pass that must end is ended by edgespec_abort. */
 EXPORT bool edgespec_eval(void *tensor, bool ask, void *user_data) {
     edgespec_filter *filter = user_data;
-    int layer = layer_of(filter->name(tensor));
-    if (layer < 0 || layer >= filter->layers || !filter->streamed[layer]) return !ask;
+    int segment = segment_of(filter, filter->name(tensor));
+    if (segment < 0 || !filter->streamed[segment]) return !ask;
     if (!filter->stop) {
         double start = now();
-        if (!filter->boundary(layer, ask)) filter->stop = 1;
+        if (!filter->boundary(segment, ask)) filter->stop = 1;
         filter->seconds += now() - start;
     }
     return true;

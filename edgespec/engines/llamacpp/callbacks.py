@@ -1,4 +1,4 @@
-"""The C filter of one model: layer boundaries come in, errors and interruptions are kept until the pass is over.
+"""The C filter of one model: segment boundaries come in, errors and interruptions are kept until the pass is over.
 
 Nothing may leave a callback: an exception there would turn into "pass succeeded" with stale logits. It is stored, the
 pass is aborted, and the session raises it once `llama_decode` has returned.
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from edgespec.engines.llamacpp.library import filter_library, ggml, llama
+from edgespec.memory.layout import PARTS
 
 __all__ = ["Callbacks"]
 
@@ -25,7 +26,9 @@ class _State(ctypes.Structure):
     _fields_ = [
         ("name", ctypes.c_void_p),
         ("boundary", _Boundary),
+        ("parts", ctypes.POINTER(ctypes.c_char_p)),
         ("streamed", ctypes.c_char_p),
+        ("part_count", ctypes.c_int),
         ("layers", ctypes.c_int),
         ("stop", ctypes.c_int),
         ("seconds", ctypes.c_double),
@@ -33,15 +36,16 @@ class _State(ctypes.Structure):
 
 
 class Callbacks:
-    """`handler(layer, before)` is called before and after each streamed layer computes."""
+    """`handler(key, before)` is called before and after each segment of `streamed` computes; keys as in `memory.layout`."""
 
     def __init__(self, layers: int, streamed: Iterable[int] = (), handler: Handler | None = None) -> None:
         chosen = set(streamed)
+        self._parts = (ctypes.c_char_p * len(PARTS))(*(part.encode() for part in PARTS))
         self._handler = handler
         self._error: BaseException | None = None
         self._boundary = _Boundary(self._call)
-        self._flags = bytes(layer in chosen for layer in range(layers))
-        self._state = _State(ggml().get_name_address, self._boundary, self._flags, layers, 0, 0.0)
+        self._flags = bytes(key in chosen for key in range(layers * len(PARTS)))
+        self._state = _State(ggml().get_name_address, self._boundary, self._parts, self._flags, len(PARTS), layers, 0, 0.0)
         self._library = filter_library()
         self._eval = bool(chosen)
 
@@ -96,10 +100,10 @@ class Callbacks:
             self._state.stop = 0
         return error
 
-    def _call(self, layer: int, before: int) -> int:
+    def _call(self, key: int, before: int) -> int:
         try:
             if self._handler:
-                self._handler(layer, bool(before))
+                self._handler(key, bool(before))
         except BaseException as error:  # KeyboardInterrupt too; raised again by the session
             self._error = error
             return 0

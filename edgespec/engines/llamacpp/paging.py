@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from edgespec.engines.llamacpp.pointers import Graph, Refusal, check_graph, chec
 from edgespec.engines.llamacpp.rows import EmbeddingRows
 from edgespec.engines.llamacpp.standin import mappings, seal, stand_in
 from edgespec.memory.arena import Arena
-from edgespec.memory.layout import Layout, lay_out
+from edgespec.memory.layout import PARTS, Layout, cut, lay_out
 from edgespec.memory.pager import Pager
 from edgespec.memory.weightfile import WeightFile
 from edgespec.types import MemoryPlan, ModelHeader, TensorExtent
@@ -30,6 +29,7 @@ _LEARN_WIDTHS = (1, 8)  # tokens per throw-away pass: the graphs of decoding and
 class _Learned:
     weights: dict[str, tuple[int, ...]]
     regions: list[tuple[int, int, int, int]]
+    fine: bool  # whether layers can be paged in segments, or only whole
 
 
 def load_paged(header: ModelHeader, plan: MemoryPlan, file: WeightFile, *, shift: int = 0) -> tuple[Any, PagedWeights]:
@@ -47,7 +47,7 @@ def load_paged(header: ModelHeader, plan: MemoryPlan, file: WeightFile, *, shift
             llama().llama_model_free(model)
             raise
     try:
-        return model, PagedWeights(header, plan, file, learned.weights)
+        return model, PagedWeights(header, plan, file, learned)
     except BaseException:
         llama().llama_model_free(model)
         raise
@@ -64,11 +64,43 @@ def _learn(header: ModelHeader, model: Any, paths: list[str], shift: int) -> _Le
 
     graphs = [_watch(model, width) for width in _LEARN_WIDTHS]
     weights = check_weights(graphs, header.tensors, expected)
-    for graph in graphs:
-        check_graph(graph, weights, header.layers)
+    fine = _visits_segments(header, graphs, weights)
     if unused := [extent.name for extent in header.tensors if extent.name not in weights]:
         _log.info("not used by the graph, so not paged: %s", ", ".join(unused))
-    return _Learned(weights, regions)
+    return _Learned(weights, regions, fine)
+
+
+def _visits_segments(header: ModelHeader, graphs: list[Graph], weights: dict[str, tuple[int, ...]]) -> bool:
+    """Whether every graph visits the fine segments in order; if not, it must visit whole layers so. Raises Refusal."""
+    try:
+        for graph in graphs:
+            check_graph(graph, weights, _segment_names(header, weights, fine=True))
+    except Refusal as refusal:
+        _log.info("paging whole layers, without overlap: %s", refusal)
+        for graph in graphs:
+            check_graph(graph, weights, _segment_names(header, weights, fine=False))
+        return False
+    return True
+
+
+def _segments(
+    header: ModelHeader, weights: dict[str, tuple[int, ...]], layer: int, *, fine: bool
+) -> dict[int, list[TensorExtent]]:
+    """The layer's segments, less what the graph does not use."""
+    return cut(layer, [extent for extent in header.layer_tensors(layer) if extent.name in weights], fine=fine)
+
+
+def _segment_names(header: ModelHeader, weights: dict[str, tuple[int, ...]], *, fine: bool) -> dict[int, list[str]]:
+    return {
+        key: [extent.name for extent in extents]
+        for layer in range(header.layers)
+        for key, extents in _segments(header, weights, layer, fine=fine).items()
+    }
+
+
+def _streams(key: int, plan: MemoryPlan, *, fine: bool) -> bool:
+    """As planned; where only whole layers can be paged, a layer streams if any part of it was to."""
+    return key in plan.streamed if fine else any(key // len(PARTS) == other // len(PARTS) for other in plan.streamed)
 
 
 def _watch(model: Any, width: int) -> Graph:
@@ -101,27 +133,27 @@ def _watch(model: Any, width: int) -> Graph:
 class PagedWeights:
     """Core and pinned layers in the arena, streamed layers behind the pager, and the handler that ties them together."""
 
-    def __init__(self, header: ModelHeader, plan: MemoryPlan, file: WeightFile, weights: dict[str, tuple[int, ...]]) -> None:
+    def __init__(self, header: ModelHeader, plan: MemoryPlan, file: WeightFile, learned: _Learned) -> None:
+        weights = learned.weights
         self._weights, self._file = weights, file
         self.rows = EmbeddingRows.for_model(header, file, weights)
-        core = [
-            extent
-            for extent in header.core_tensors
-            if extent.name in weights and not (self.rows and extent.name == self.rows.name)
-        ]
-        layouts = {layer: lay_out(self._met(header.layer_tensors(layer))) for layer in range(header.layers)}
-        resident = [lay_out(core), *(layouts[layer] for layer in plan.pinned)]
-        self._places = {layer: self._targets(layouts[layer]) for layer in plan.streamed}
+        by_row = self.rows.name if self.rows else ""
+        resident = [lay_out(extent for extent in header.core_tensors if extent.name in weights and extent.name != by_row)]
+        layouts: dict[int, Layout] = {}
+        for layer in range(header.layers):
+            for key, extents in _segments(header, weights, layer, fine=learned.fine).items():
+                if _streams(key, plan, fine=learned.fine):
+                    layouts[key] = lay_out(extents)
+                else:
+                    resident.append(lay_out(extents))
+        self._places = {key: self._targets(layout) for key, layout in layouts.items()}
         self._arena = Arena(sum(layout.size for layout in resident) + plan.ring_bytes)
         for layout in resident:
             self._pin(layout)
         if self.rows:
             point(weights[self.rows.name], self.rows.address)
-        self.pager = Pager(file, layouts, plan.streamed, self._arena.take(plan.ring_bytes))
-        self.callbacks = Callbacks(header.layers, plan.streamed, self._at_boundary)
-
-    def _met(self, extents: Iterable[TensorExtent]) -> list[TensorExtent]:
-        return [extent for extent in extents if extent.name in self._weights]
+        self.pager = Pager(file, layouts, sorted(layouts), self._arena.take(plan.ring_bytes))
+        self.callbacks = Callbacks(header.layers, layouts, self._at_boundary)
 
     def _targets(self, layout: Layout) -> list[tuple[tuple[int, ...], int]]:
         return [(self._weights[name], place) for name, place in layout.places]
@@ -133,12 +165,12 @@ class PagedWeights:
         for addresses, place in self._targets(layout):
             point(addresses, piece.address + place)
 
-    def _at_boundary(self, layer: int, before: bool) -> None:
+    def _at_boundary(self, key: int, before: bool) -> None:
         if not before:
-            self.pager.release(layer)
+            self.pager.release(key)
             return
-        slot = self.pager.acquire(layer)
-        for addresses, place in self._places[layer]:
+        slot = self.pager.acquire(key)
+        for addresses, place in self._places[key]:
             point(addresses, slot + place)
 
     def close(self) -> None:

@@ -9,8 +9,8 @@ another library's struct is only as safe as our knowledge of its layout, so noth
 2. for every one of them the size the engine tells (`ggml_nbytes`) is the header's, and both the engine (`ggml_get_data`)
    and the assumed field say that its bytes lie exactly at (mapping + offset in the file): no field of another meaning
    can agree with a few hundred different addresses;
-3. in the order of the graph, every user of layer i lies after the output of layer i-1 and not after that of layer i, and
-   no node is a view of a weight (a view would carry a stale copy of the pointer).
+3. in the order of the graph, every user of a segment lies after the node that ends the segment before and not after the
+   node that ends its own, and no node is a view of a weight (a view would carry a stale copy of the pointer).
 
 Whoever fails one of them is not paged; `Refusal` says which, and the caller falls back to plain mmap, announced.
 """
@@ -18,11 +18,12 @@ Whoever fails one of them is not paged; `Refusal` says which, and the caller fal
 from __future__ import annotations
 
 import ctypes
-import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from edgespec.engines.llamacpp.library import ggml
+from edgespec.memory.layout import PARTS
 from edgespec.types import TensorExtent
 
 __all__ = ["Graph", "Refusal", "check_graph", "check_weights", "point"]
@@ -102,26 +103,29 @@ def _check_one(address: int, extent: TensorExtent, expected: int) -> None:
         raise Refusal(f"{extent.name} has another size than the file's header says")
 
 
-def check_graph(graph: Graph, weights: Mapping[str, tuple[int, ...]], layers: int) -> None:
-    """Raise Refusal unless the graph visits the layers one after another, each ending in its `l_out`."""
-    owner = {address: _layer(name) for name, addresses in weights.items() for address in addresses}
-    current = 0
+def check_graph(graph: Graph, weights: Mapping[str, tuple[int, ...]], segments: Mapping[int, Iterable[str]]) -> None:
+    """Raise Refusal unless the graph visits the segments (key -> weight names) one after another, each ending in its node."""
+    owner = {address: key for key, names in segments.items() for name in names for address in weights.get(name, ())}
+    owned = {address for addresses in weights.values() for address in addresses}
+    order = sorted(segments)
+    ends = Counter(name for name, _, _ in graph.nodes)
+    place = 0
     for name, sources, view in graph.nodes:
-        if view in owner:
+        if view in owned:
             raise Refusal(f"node {name} is a view of a weight")
-        for source, _ in sources:
-            layer = owner.get(source)
-            if layer is not None and layer >= 0 and layer != current:
-                raise Refusal(f"node {name} uses layer {layer} during layer {current}")
-        if name == f"l_out-{current}":
-            current += 1
-    if current != layers:
-        raise Refusal(f"the graph names the outputs of {current} of {layers} layers")
+        for source, weight in sources:
+            if source in owner and (place == len(order) or owner[source] != order[place]):
+                raise Refusal(f"node {name} uses {weight} outside its segment")
+        if place < len(order) and name == _end(order[place]):
+            if ends[name] != 1:
+                raise Refusal(f"several nodes are named {name}")
+            place += 1
+    if place != len(order):
+        raise Refusal(f"the graph has no node {_end(order[place])} where one was expected")
 
 
-def _layer(name: str) -> int:
-    match = re.match(r"blk\.(\d+)\.", name)
-    return int(match[1]) if match else -1
+def _end(key: int) -> str:
+    return f"{PARTS[key % len(PARTS)]}-{key // len(PARTS)}"
 
 
 def point(addresses: Iterable[int], target: int) -> None:
