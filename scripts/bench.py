@@ -3,7 +3,7 @@
 python scripts/bench.py --target T.gguf --drafter D.gguf --out docs/paging.json
 
 Each round runs every configuration once per cap, one after another, so that a slow minute of a shared disk hits all.
-Figures are medians over the rounds; the cap is the kernel's, the drafter is inside it, the budget is cap / 1.05.
+Figures are medians over the rounds; the cap is the kernel's, the drafter is inside it, the budget is cap / 1.02.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def command(mode: str, args: argparse.Namespace, cap: int) -> list[str]:
     drafter = ["--drafter", str(args.drafter)] if mode != "off" else []
     return [
         sys.executable, "-m", "edgespec", "run", PROMPT, "--target", str(args.target), *drafter, "--strict", "--json",
-        "--budget", str(int(cap / 1.05)), "--context", str(args.context), "--max-tokens", str(args.tokens), "--speculation", mode,
+        "--budget", str(int(cap / 1.02)), "--context", str(args.context), "--max-tokens", str(args.tokens), "--speculation", mode,
     ]  # fmt: skip
 
 

@@ -25,7 +25,9 @@ class Arena:
     """`take` hands out page-aligned pieces until `size` is spent; `close` gives everything back at once."""
 
     def __init__(self, size: int) -> None:
-        self._map = mmap.mmap(-1, max(PAGE, -(-size // PAGE) * PAGE))
+        # Private, because shared anonymous memory (the default) is a file to the kernel and gets no huge pages.
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self._map = mmap.mmap(-1, max(PAGE, -(-size // PAGE) * PAGE), flags=flags)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             self._map.madvise(mmap.MADV_HUGEPAGE)
         self._anchor = ctypes.c_char.from_buffer(self._map)

@@ -24,7 +24,8 @@ class EmbeddingRows:
         self.name, self._extent, self._file = extent.name, extent, file
         self._skew = extent.offset % PAGE
         self._row_bytes = extent.size // extent.shape[1]
-        self._map = mmap.mmap(-1, -(-(extent.size + self._skew) // PAGE) * PAGE)
+        size = -(-(extent.size + self._skew) // PAGE) * PAGE
+        self._map = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._view = memoryview(self._map)
         self._anchor = ctypes.c_char.from_buffer(self._map)
         self._present: set[int] = set()  # pages
