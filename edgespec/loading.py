@@ -13,10 +13,10 @@ from pathlib import Path
 
 import psutil
 
+from edgespec.cache import cache_folder
 from edgespec.engines.llamacpp.kernel import matrix_kernel
 from edgespec.engines.llamacpp.library import engine_version
 from edgespec.engines.llamacpp.model import LlamaModel
-from edgespec.engines.llamacpp.standin import cache_folder
 from edgespec.errors import ModelNotFound, UsageError
 from edgespec.memory.budget import parse_budget, read_limits
 from edgespec.memory.calibrate import calibrated
@@ -55,6 +55,13 @@ class Prepared:
     threads: int
     strict: bool
     notes: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        """Names what running costs depend on: both files, what is streamed, and the threads."""
+        models = [model for model in (self.target, self.drafter) if model]
+        files = " ".join(f"{file.path}:{file.size}:{file.mtime_ns}" for model in models for file in model.files)
+        return f"{files} streamed {self.plan.streamed_bytes} x{self.threads}"
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,18 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import psutil
 
+from edgespec.cache import cache_folder
 from edgespec.engines.base import Tokenizer
 from edgespec.errors import BudgetError, Busy, Cancelled, ContextFull, RuntimeFault, UsageError
 from edgespec.loading import Loaded, Options, Progress, load_models, prepare
 from edgespec.memory.budget import format_size
+from edgespec.memory.learned import recall, remember
 from edgespec.meter import Meter
 from edgespec.speculation.decoder import Decoder, Policy
 from edgespec.speculation.drafting.model import ModelDrafter
@@ -111,11 +114,13 @@ class Runtime:
             return FixedPolicy(self._nodes)
         speeds, drafter = prepared.speeds, prepared.drafter
         disk = self.plan.streamed_bytes / speeds.read_bandwidth
-        return AutoPolicy(
+        policy = AutoPolicy(
             sweep_cost=lambda nodes: max(disk, speeds.compute(target.weight_bytes, nodes + 1)),
             draft_cost=lambda nodes: -(-nodes // 4) * speeds.compute(drafter.weight_bytes, 4),
             largest=self.plan.max_nodes,
         )
+        policy.begin_with(recall(_learned(), prepared.key))
+        return policy
 
     def tokenize(self, text: str, *, special: bool = False, bos: bool = False) -> list[int]:
         """Tokens of `text`; with `special`, markup is read as control tokens; with `bos`, as at the start of a document."""
@@ -280,6 +285,8 @@ class Runtime:
 
     def close(self) -> None:
         """Stop the reader, free contexts, models and slots, in that order; idempotent. An open stream is over then."""
+        if not self._closed and isinstance(self._policy, AutoPolicy):
+            remember(_learned(), self._loaded.prepared.key, self._policy.tables())
         self._finalizer()
 
     def __enter__(self) -> Runtime:
@@ -287,6 +294,10 @@ class Runtime:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _learned() -> Path:
+    return cache_folder() / "learned.json"
 
 
 def _params(sampling: dict[str, Any]) -> SamplingParams:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import typer
 
+from edgespec.cache import cache_folder
 from edgespec.cli import options as opt
 from edgespec.cli.console import write
 from edgespec.engines.llamacpp.library import engine_version, filter_library
-from edgespec.engines.llamacpp.standin import cache_folder
 from edgespec.errors import EdgespecError, EngineMissing
 from edgespec.loading import embedded_model
 from edgespec.memory.budget import format_size, read_limits

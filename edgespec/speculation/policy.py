@@ -50,6 +50,16 @@ class AutoPolicy:
     _draft: dict[int, float] = field(default_factory=dict)
     _rounds: int = 0
 
+    def tables(self) -> dict[str, dict[int, float]]:
+        """What was measured so far, for `begin_with` of a later policy on the same models and machine."""
+        return {"sweep": self._sweep, "draft": self._draft, "step": self._step}
+
+    def begin_with(self, tables: dict[str, dict[int, float]]) -> None:
+        """Start from measurements instead of predictions."""
+        for name, own in self.tables().items():
+            own.update({size: value for size, value in tables.get(name, {}).items() if size in SIZES})
+        self._seen = {size: _PRIOR_WEIGHT for size in self._step}
+
     def size(self) -> int:
         """The number of nodes to draft in the next round."""
         rates = {size: self.rate(size) for size in self.sizes}

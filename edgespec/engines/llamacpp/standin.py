@@ -17,30 +17,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import platformdirs
 import psutil
 
+from edgespec.cache import cache_folder
 from edgespec.errors import ModelChanged
 from edgespec.modelfile.header import unchanged
 from edgespec.types import ModelHeader
 
-__all__ = ["cache_folder", "mappings", "seal", "stand_in"]
+__all__ = ["mappings", "seal", "stand_in"]
 
 _log = logging.getLogger(__name__)
 _PUNCH_AND_KEEP_SIZE = 3
 _GOVERN_EVERY = 0.002
-
-
-def cache_folder() -> Path:
-    """Where edgespec may keep files; a temporary folder where the home is read-only."""
-    folder = Path(os.environ.get("EDGESPEC_CACHE") or platformdirs.user_cache_dir("edgespec"))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return folder
-    except OSError as error:
-        _log.info("%s: %s, using a temporary folder", folder, error.strerror)
-    return Path(tempfile.gettempdir())
 
 
 @contextmanager
