@@ -19,26 +19,33 @@ from typing import Any
 
 import capped
 
-PROMPT = "Tell me a short story about Anna."
-CHAT = f"<|user|>{PROMPT}<|end|><|assistant|>"
-MODES = ("stock", "off", "chain", "tree", "auto")
+# A story the drafter knows well, and documentation it half knows. Plain decoding takes the same time for both.
+STORY = "Tell me a short story about Anna."
+DOCUMENTATION = (
+    "class socketserver.BaseServer\n\nBase class for server classes.\n\nMethods for the caller:\n\n"
+    "- __init__(server_address, RequestHandlerClass)\n- serve_forever(poll_interval=0.5)\n- shutdown()\n"
+)
+MODES = ("stock", "off", "chain", "tree", "auto", "tree documentation", "auto documentation")
 
 
 def command(mode: str, args: argparse.Namespace, cap: int) -> list[str]:
+    mode, _, text = mode.partition(" ")
     if mode == "stock":
+        chat = f"<|user|>{STORY}<|end|><|assistant|>"
         return [
             sys.executable,
             "scripts/stock.py",
             str(args.target),
-            CHAT,
+            chat,
             "--max-tokens",
             str(args.stock_tokens),
             "--context",
             str(args.context),
         ]
+    prompt = [DOCUMENTATION, "--raw"] if text else [STORY]
     drafter = ["--drafter", str(args.drafter)] if mode != "off" else []
     return [
-        sys.executable, "-m", "edgespec", "run", PROMPT, "--target", str(args.target), *drafter, "--strict", "--json",
+        sys.executable, "-m", "edgespec", "run", *prompt, "--target", str(args.target), *drafter, "--strict", "--json",
         "--budget", str(int(cap / 1.02)), "--context", str(args.context), "--max-tokens", str(args.tokens), "--speculation", mode,
     ]  # fmt: skip
 

@@ -16,7 +16,9 @@ __all__ = ["SIZES", "AutoPolicy", "FixedPolicy"]
 
 SIZES = (0, 4, 8, 16, 32)
 _MEMORY = 0.15  # weight of the newest measurement
-_PRIOR_WEIGHT = 4  # rounds that the prior counts for
+_PRIOR_WEIGHT = 2  # rounds that the prior counts for
+_TRIALS = 2  # a size nearly as promising as the best is tried this often before it is judged
+_NEARLY = 0.7
 _PRIOR_AGREEMENT = 0.55
 _EXPLORE_EVERY = 16  # rounds between looks at a neighbouring size
 _MARGIN = 1.03  # a change must promise this much
@@ -68,6 +70,9 @@ class AutoPolicy:
             best = 0
         self.reason = self._explain(best, rates)
         self._rounds += 1
+        untried = [s for s in self.sizes if s > best and self._seen.get(s, 0) < _TRIALS and rates[s] > _NEARLY * rates[best]]
+        if best and untried:
+            return untried[0]
         if self._rounds % _EXPLORE_EVERY == 0:
             return self._neighbour(best)
         return best

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from edgespec.engines.llamacpp.model import LlamaModel
+from edgespec.engines.llamacpp.pointers import Graph, Refusal, check_graph
 from edgespec.engines.llamacpp.rows import EmbeddingRows
 from edgespec.engines.llamacpp.standin import mappings, stand_in
 from edgespec.errors import EngineError, ModelChanged, PagingError
-from edgespec.memory.layout import segment_sizes, spread
+from edgespec.memory.layout import PARTS, segment_sizes, spread
 from edgespec.memory.weightfile import WeightFile
 from edgespec.modelfile.header import read_model
 from edgespec.speculation.tree import DraftTree
@@ -66,6 +67,34 @@ def test_paged_logits_are_the_engines_own_bit_for_bit(header: ModelHeader, wante
     assert model.bytes_read > 0
     model.close()
     model.close()
+
+
+def test_an_engine_that_only_shows_whole_layers_is_paged_by_layers(
+    header: ModelHeader, wanted: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def picky(graph: Graph, weights: dict[str, tuple[int, ...]], segments: dict[int, list[str]]) -> None:
+        if any(key % len(PARTS) != len(PARTS) - 1 for key in segments):
+            raise Refusal("no such nodes")
+        check_graph(graph, weights, segments)
+
+    monkeypatch.setattr("edgespec.engines.llamacpp.paging.check_graph", picky)
+    model = LlamaModel(header, plan_for(header, "slots"), threads=2, strict=True)
+    np.testing.assert_array_equal(rows_of(model)[0], wanted[0])
+    model.close()
+
+
+def test_a_graph_in_another_order_is_refused() -> None:
+    good = Graph([("a-0", ((1, "blk.0.w"),), 0), ("l_out-0", (), 0), ("b-1", ((2, "blk.1.w"),), 0), ("l_out-1", (), 0)])
+    weights, segments = {"blk.0.w": (1,), "blk.1.w": (2,)}, {3: ["blk.0.w"], 7: ["blk.1.w"]}
+    check_graph(good, weights, segments)
+    early = Graph([("a-0", ((2, "blk.1.w"),), 0), *good.nodes])
+    late = Graph([*good.nodes, ("c-1", ((1, "blk.0.w"),), 0)])
+    viewed = Graph([("v-0", (), 1), *good.nodes])
+    unnamed = Graph(good.nodes[:-1])
+    twice = Graph([*good.nodes, ("l_out-1", (), 0)])
+    for graph, reason in ((early, "outside"), (late, "outside"), (viewed, "view"), (unnamed, "no node"), (twice, "several")):
+        with pytest.raises(Refusal, match=reason):
+            check_graph(graph, weights, segments)
 
 
 def test_the_inflated_model_is_the_small_one(header: ModelHeader, wanted: list[np.ndarray], target_path: Path) -> None:

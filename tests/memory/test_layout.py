@@ -1,7 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgespec.memory.layout import PAGE, lay_out, spread
+from edgespec.memory.layout import PAGE, PARTS, cut, key_of, lay_out, spread
 from edgespec.types import TensorExtent
 
 extents = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 300_000), st.integers(1, 50_000)), min_size=1, max_size=12)
@@ -47,6 +48,23 @@ def test_spread_fits_and_streams_no_more_than_its_neighbour(sizes: list[int], ro
     assert pinned <= room
     assert list(streamed) == sorted(set(streamed))
     assert len(spread(sizes, room + 100)) <= len(streamed)
+
+
+LLAMA = ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"]
+GELU = ["attn_norm", "attn_qkv", "attn_output", "ffn_norm", "ffn_up", "ffn_down", "layer_output_norm"]
+
+
+@pytest.mark.parametrize("kinds", [LLAMA, GELU])
+def test_a_layer_is_cut_into_segments_that_hold_every_tensor_once(kinds: list[str]) -> None:
+    made = [TensorExtent(f"blk.3.{kind}.weight", (32,), "I8", 0, 4096 * i, 32) for i, kind in enumerate(kinds)]
+    fine, whole = cut(3, made, fine=True), cut(3, made, fine=False)
+    assert list(fine) == sorted(fine)
+    assert {key // len(PARTS) for key in fine} == {3}
+    assert sorted(t.name for tensors in fine.values() for t in tensors) == sorted(t.name for t in made)
+    assert list(whole) == [key_of(3, len(PARTS) - 1)]
+    assert next(t.name for t in fine[key_of(3, 3)]) == "blk.3.ffn_down.weight"
+    gate = key_of(3, 1 if "ffn_gate" in kinds else 2)
+    assert fine[gate][0].name == "blk.3.ffn_norm.weight"
 
 
 def test_spread_is_even() -> None:

@@ -1,0 +1,71 @@
+"""Tokens per pass of chains and trees on the embedded pair: ``python scripts/bench_trees.py``. Nothing is timed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgespec.engines.llamacpp.model import LlamaModel
+from edgespec.engines.llamacpp.session import LlamaSession
+from edgespec.loading import embedded_model
+from edgespec.modelfile.header import read_model
+from edgespec.speculation.decoder import Decoder
+from edgespec.speculation.drafting.model import ModelDrafter
+from edgespec.speculation.policy import FixedPolicy
+from edgespec.types import SamplingParams
+from pair import corpus, pydocs
+
+PROMPTS, TOKENS, CONTEXT = 40, 64, 512
+
+
+def questions(count: int) -> list[str]:
+    """Questions nobody trained on, in the chat frame, over held-out documentation."""
+    stream, found = corpus.documents(random.Random(5), pydocs.load(holdout=True)), []
+    while len(found) < count:
+        asked = [text for role, text in next(stream) if role == "user"]
+        if asked and len(asked[0]) < 400:
+            found.append(f"<|user|>{asked[0]}<|end|><|assistant|>")
+    return found
+
+
+class Pair:
+    def __init__(self) -> None:
+        paths = [Path(embedded_model(role)) for role in ("target", "drafter")]
+        self.target, self.drafter = (LlamaModel(read_model(path), None, threads=2) for path in paths)
+        self._sessions: list[LlamaSession] = [
+            m.session(context=CONTEXT, chunk=256, max_nodes=32) for m in (self.target, self.drafter)
+        ]
+
+    def tokens_per_pass(self, nodes: int, branch: int, temperature: float, texts: Sequence[str]) -> float:
+        """Over all `texts`, greedy or sampled with seed 1."""
+        tokens = passes = 0
+        for text in texts:
+            ids = self.target.tokenizer.encode(text, special=True, bos=True)[: CONTEXT - TOKENS - 40]
+            for session in self._sessions:
+                session.rewind(0)
+            target, drafts = self._sessions
+            drafter = ModelDrafter(drafts, vocabulary=self.target.tokenizer.size, branch=branch, temperature=temperature)
+            target.extend(ids[:-1])
+            drafter.extend(ids[:-1])
+            sampler = self.target.sampler(SamplingParams(temperature=temperature, seed=1))
+            decoder = Decoder(target, drafter, FixedPolicy(nodes), sampler, self.target.tokenizer.ends)
+            for done in decoder.rounds(ids[-1], TOKENS):
+                tokens, passes = tokens + len(done.tokens), passes + 1
+            sampler.close()
+        return tokens / passes
+
+
+def main() -> None:
+    pair = Pair()
+    texts = {"questions": questions(PROMPTS), "documentation": [text[:400] for text in pydocs.load(holdout=True).texts[:PROMPTS]]}
+    print("| text | temperature | nodes | chain | tree | tree / chain |\n|---|---|---|---|---|---|")
+    for name, prompts in texts.items():
+        for temperature in (0.0, 0.8):
+            for nodes in (8, 16, 32):
+                chain, tree = (pair.tokens_per_pass(nodes, branch, temperature, prompts) for branch in (1, 6))
+                print(f"| {name} | {temperature} | {nodes} | {chain:.2f} | {tree:.2f} | {tree / chain:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
