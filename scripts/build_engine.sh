@@ -21,7 +21,11 @@ show() { # a counter on a terminal, a line for every tenth file elsewhere
             *"["[0-9]*/[0-9]*"] "*)
                 step=${line#*[}
                 step=${step%%]*}
-                if [ -t 2 ]; then printf '\rcompiling %s ' "$step" >&2; elif [ "${step%%/*}" != "${step%0/*}" ]; then echo "compiling $step" >&2; fi ;;
+                if [ -t 2 ]; then
+                    printf '\rcompiling %s ' "$step" >&2
+                else
+                    case $step in *0/*) echo "compiling $step" >&2 ;; esac
+                fi ;;
         esac
     done
     if [ -t 2 ]; then echo >&2; fi
