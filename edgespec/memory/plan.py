@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from edgespec.errors import BudgetError, UsageError
 from edgespec.memory.budget import format_size
 from edgespec.memory.layout import PAGE, PARTS, segment_sizes, spread
+from edgespec.memory.resident import ROW_BUDGET, embedding_by_rows
 from edgespec.types import Item, MemoryPlan, ModelHeader, Paging, Speeds
 
 __all__ = ["Request", "make_plan"]
@@ -19,7 +20,6 @@ KV_STEP = 256  # the engine rounds contexts up to this
 DEFAULT_CONTEXT = 4096
 MOST_NODES = 32
 _CHUNKS = (512, 256, 128, 64)
-_ROW_BUDGET = 32 << 20  # an untied embedding is only looked up: this many bytes of its rows are kept
 _MARGIN = 16 << 20  # allocator slack, thread stacks, tokenizer tables
 _HUGE = 2 << 20  # the arena is rounded up to huge pages
 
@@ -195,6 +195,6 @@ def _largest_tensor(header: ModelHeader) -> int:
 
 def _core_bytes(header: ModelHeader) -> int:
     sizes = {tensor.name: tensor.size for tensor in header.core_tensors}
-    if "output.weight" in sizes and sizes.get("token_embd.weight", 0) > _ROW_BUDGET:
-        sizes["token_embd.weight"] = _ROW_BUDGET
+    if by_rows := embedding_by_rows(header):
+        sizes[by_rows.name] = ROW_BUDGET
     return sum(-(-size // PAGE) * PAGE + PAGE for size in sizes.values())

@@ -1,7 +1,10 @@
 """The paged engine against the same engine reading its own mapping, and every way the paging can fail."""
 
+import ctypes
 import errno
+import mmap
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +15,7 @@ import pytest
 from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.engines.llamacpp.pointers import Graph, Refusal, check_graph
 from edgespec.engines.llamacpp.rows import EmbeddingRows
-from edgespec.engines.llamacpp.standin import mappings, stand_in
+from edgespec.engines.llamacpp.standin import mappings, stand_in, unpopulated
 from edgespec.errors import EngineError, ModelChanged, PagingError
 from edgespec.memory.layout import PARTS, segment_sizes, spread
 from edgespec.memory.weightfile import WeightFile
@@ -226,7 +229,7 @@ def test_loading_reads_only_what_stays_resident(header: ModelHeader) -> None:
 
 
 def test_the_stand_in_has_the_header_and_holes_and_is_gone_afterwards(header: ModelHeader) -> None:
-    with stand_in(header, 1 << 20) as paths:
+    with stand_in(header) as paths:
         copy = Path(paths[0])
         start = header.header_sizes[0]
         assert copy.stat().st_size == header.files[0].size
@@ -235,19 +238,29 @@ def test_the_stand_in_has_the_header_and_holes_and_is_gone_afterwards(header: Mo
             assert a.read(start) == b.read(start)
         assert mappings(paths) == []
     assert not copy.exists()
-    with pytest.raises(ModelChanged), stand_in(replace(header, files=(replace(header.files[0], mtime_ns=1),)), 1 << 20):
+    with pytest.raises(ModelChanged), stand_in(replace(header, files=(replace(header.files[0], mtime_ns=1),))):
         pass
 
 
-def test_embedding_rows_are_read_on_first_use(header: ModelHeader, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ctypes
+def test_populating_a_stand_in_is_stopped_and_its_holes_come_back(header: ModelHeader) -> None:
+    with stand_in(header) as paths:
+        with unpopulated(paths, header), open(paths[0], "rb") as file:
+            mapping = mmap.mmap(file.fileno(), header.files[0].size, mmap.MAP_SHARED, mmap.PROT_READ)
+            deadline = time.monotonic() + 10
+            while os.path.getsize(paths[0]) == header.files[0].size and time.monotonic() < deadline:
+                time.sleep(0.001)
+            assert os.path.getsize(paths[0]) <= header.header_sizes[0] + 4096
+        assert os.path.getsize(paths[0]) == header.files[0].size
+        assert mapping[-8:] == bytes(8)
+        assert mapping[:4] == b"GGUF"
+        mapping.close()
 
+
+def test_embedding_rows_are_read_on_first_use(header: ModelHeader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgespec.engines.llamacpp.rows.ROW_BUDGET", 64 << 10)
     file = WeightFile(header.files)
-    names = {"output.weight": (), "token_embd.weight": ()}
-    rows = EmbeddingRows.for_model(header, file, names)
-    assert rows is not None
     extent = next(tensor for tensor in header.tensors if tensor.name == "token_embd.weight")
+    rows = EmbeddingRows(extent, file)
     size = extent.size // extent.shape[1]
     data = Path(header.path).read_bytes()
     for tokens in ([5, 6], [3000], range(0, 200, 20), [5]):
@@ -257,4 +270,4 @@ def test_embedding_rows_are_read_on_first_use(header: ModelHeader, monkeypatch: 
             assert ctypes.string_at(rows.address + token * size, size) == data[start : start + size]
     rows.close()
     file.close()
-    assert EmbeddingRows.for_model(header, file, {"token_embd.weight": ()}) is None
+    assert EmbeddingRows.for_model(header, file) is None  # tied, so it stays resident

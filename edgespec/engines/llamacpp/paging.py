@@ -12,10 +12,10 @@ from edgespec.engines.llamacpp.library import llama
 from edgespec.engines.llamacpp.params import context_params, load_file
 from edgespec.engines.llamacpp.pointers import Graph, Refusal, check_graph, check_weights, point
 from edgespec.engines.llamacpp.rows import EmbeddingRows
-from edgespec.engines.llamacpp.standin import mappings, seal, stand_in
-from edgespec.memory.arena import Arena
-from edgespec.memory.layout import PARTS, Layout, cut, lay_out
+from edgespec.engines.llamacpp.standin import mappings, seal, stand_in, unpopulated
+from edgespec.memory.layout import Layout, cut
 from edgespec.memory.pager import Pager
+from edgespec.memory.resident import Resident
 from edgespec.memory.weightfile import WeightFile
 from edgespec.types import MemoryPlan, ModelHeader, TensorExtent
 
@@ -37,19 +37,23 @@ def load_paged(header: ModelHeader, plan: MemoryPlan, file: WeightFile, *, shift
 
     `shift` moves every expected address; tests use it to see the self-check refuse. Raises Refusal.
     """
-    allowed = max(64 << 20, plan.ring_bytes)
-    with stand_in(header, allowed) as paths:
-        model = load_file(paths[0], mapped=True, repack=False)
-        try:
+    resident = Resident(header, plan, file, fine=True)
+    model: Any = None
+    try:
+        with stand_in(header) as paths:
+            with unpopulated(paths, header):
+                model = load_file(paths[0], mapped=True, repack=False)
             learned = _learn(header, model, paths, shift)
             seal(learned.regions)
-        except BaseException:
-            llama().llama_model_free(model)
-            raise
-    try:
-        return model, PagedWeights(header, plan, file, learned)
+        if not learned.fine:
+            resident.close()
+            resident = Resident(header, plan, file, fine=False)
+        resident.wait()
+        return model, PagedWeights(header, file, learned.weights, resident)
     except BaseException:
-        llama().llama_model_free(model)
+        resident.close()
+        if model:
+            llama().llama_model_free(model)
         raise
 
 
@@ -98,11 +102,6 @@ def _segment_names(header: ModelHeader, weights: dict[str, tuple[int, ...]], *, 
     }
 
 
-def _streams(key: int, plan: MemoryPlan, *, fine: bool) -> bool:
-    """As planned; where only whole layers can be paged, a layer streams if any part of it was to."""
-    return key in plan.streamed if fine else any(key // len(PARTS) == other // len(PARTS) for other in plan.streamed)
-
-
 def _watch(model: Any, width: int) -> Graph:
     """Show every node of a pass of `width` tokens to a recorder; the pass itself is aborted after one node."""
     lib, graph, errors = llama(), Graph(), []
@@ -131,39 +130,23 @@ def _watch(model: Any, width: int) -> Graph:
 
 
 class PagedWeights:
-    """Core and pinned layers in the arena, streamed layers behind the pager, and the handler that ties them together."""
+    """Core and pinned segments in the arena, streamed ones behind the pager, and the handler that ties them together."""
 
-    def __init__(self, header: ModelHeader, plan: MemoryPlan, file: WeightFile, learned: _Learned) -> None:
-        weights = learned.weights
-        self._weights, self._file = weights, file
-        self.rows = EmbeddingRows.for_model(header, file, weights)
-        by_row = self.rows.name if self.rows else ""
-        resident = [lay_out(extent for extent in header.core_tensors if extent.name in weights and extent.name != by_row)]
-        layouts: dict[int, Layout] = {}
-        for layer in range(header.layers):
-            for key, extents in _segments(header, weights, layer, fine=learned.fine).items():
-                if _streams(key, plan, fine=learned.fine):
-                    layouts[key] = lay_out(extents)
-                else:
-                    resident.append(lay_out(extents))
-        self._places = {key: self._targets(layout) for key, layout in layouts.items()}
-        self._arena = Arena(sum(layout.size for layout in resident) + plan.ring_bytes)
-        for layout in resident:
-            self._pin(layout)
+    def __init__(self, header: ModelHeader, file: WeightFile, weights: dict[str, tuple[int, ...]], resident: Resident) -> None:
+        self._weights, self._resident = weights, resident
+        self.rows = EmbeddingRows.for_model(header, file)
+        for layout, piece in resident.pinned:
+            for addresses, place in self._targets(layout):
+                point(addresses, piece.address + place)
         if self.rows:
             point(weights[self.rows.name], self.rows.address)
-        self.pager = Pager(file, layouts, sorted(layouts), self._arena.take(plan.ring_bytes))
-        self.callbacks = Callbacks(header.layers, layouts, self._at_boundary)
+        self._places = {key: self._targets(layout) for key, layout in resident.streamed.items()}
+        self.pager = Pager(file, resident.streamed, sorted(resident.streamed), resident.ring)
+        self.callbacks = Callbacks(header.layers, resident.streamed, self._at_boundary)
 
     def _targets(self, layout: Layout) -> list[tuple[tuple[int, ...], int]]:
-        return [(self._weights[name], place) for name, place in layout.places]
-
-    def _pin(self, layout: Layout) -> None:
-        piece = self._arena.take(layout.size)
-        for run in layout.runs:
-            self._file.read(run, piece.view[run.place : run.place + run.size])
-        for addresses, place in self._targets(layout):
-            point(addresses, piece.address + place)
+        """Tensor addresses and places in the slot; what the graph does not use keeps pointing at the sealed mapping."""
+        return [(self._weights[name], place) for name, place in layout.places if name in self._weights]
 
     def _at_boundary(self, key: int, before: bool) -> None:
         if not before:
@@ -176,6 +159,6 @@ class PagedWeights:
     def close(self) -> None:
         """After the contexts, before the model: stop the reader, then give the memory back."""
         self.pager.close()
-        self._arena.close()
+        self._resident.close()
         if self.rows:
             self.rows.close()

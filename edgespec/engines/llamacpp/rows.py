@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from edgespec.memory.layout import PAGE, Run
+from edgespec.memory.resident import ROW_BUDGET, embedding_by_rows
 from edgespec.memory.weightfile import WeightFile
 from edgespec.types import ModelHeader, TensorExtent
 
-__all__ = ["ROW_BUDGET", "EmbeddingRows"]
-
-ROW_BUDGET = 32 << 20  # bytes of rows kept; the plan counts the smaller of this and the tensor
+__all__ = ["EmbeddingRows"]
 
 
 class EmbeddingRows:
@@ -31,13 +30,10 @@ class EmbeddingRows:
         self._present: set[int] = set()  # pages
 
     @classmethod
-    def for_model(cls, header: ModelHeader, file: WeightFile, weights: Mapping[str, object]) -> EmbeddingRows | None:
-        """Rows for an untied embedding larger than the row budget, else None (it is then simply resident)."""
-        extents = {extent.name: extent for extent in header.core_tensors}
-        embedding = extents.get("token_embd.weight")
-        if embedding is None or "output.weight" not in weights or embedding.name not in weights or embedding.size <= ROW_BUDGET:
-            return None
-        return cls(embedding, file)
+    def for_model(cls, header: ModelHeader, file: WeightFile) -> EmbeddingRows | None:
+        """Rows for an embedding that is better read on demand, else None (it is then simply resident)."""
+        embedding = embedding_by_rows(header)
+        return cls(embedding, file) if embedding else None
 
     @property
     def address(self) -> int:

@@ -1,14 +1,14 @@
 """Loading a model without reading it: the engine is given a stand-in of the file, with holes where the weights are.
 
 The stand-in holds exactly the header bytes that were validated, so the engine never opens a file that could change
-under it, and nobody else can truncate the mapping it keeps. The engine populates the mapping; a governor punches
-the populated pages out again as they appear, so that loading stays inside the budget.
+under it, and nobody else can truncate the mapping it keeps. The engine populates its whole mapping, which would cost as
+much memory and about as much time as reading: so as soon as the mapping shows up the file is cut off behind the header,
+whereupon populating stops at the first page beyond its end. Its length is restored before anything looks at a weight.
 """
 
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import re
 import tempfile
@@ -17,30 +17,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
 from edgespec.cache import cache_folder
 from edgespec.errors import ModelChanged
 from edgespec.modelfile.header import unchanged
 from edgespec.types import ModelHeader
 
-__all__ = ["mappings", "seal", "stand_in"]
+__all__ = ["mappings", "seal", "stand_in", "unpopulated"]
 
-_log = logging.getLogger(__name__)
-_PUNCH_AND_KEEP_SIZE = 3
-_GOVERN_EVERY = 0.002
+_GOVERN_EVERY = 0.001
 
 
 @contextmanager
-def stand_in(header: ModelHeader, allowed: int) -> Iterator[list[str]]:
-    """Paths of the stand-in's files, shard names kept; while the block runs, its pages in memory stay below `allowed`.
+def stand_in(header: ModelHeader) -> Iterator[list[str]]:
+    """Paths of the stand-in's files, shard names kept. The files are gone when the block ends; mappings of them live on.
 
-    The files are gone when the block ends; mappings of them live on. Raises ModelChanged if the model did.
+    Raises ModelChanged if the model did.
     """
     with tempfile.TemporaryDirectory(prefix="edgespec-load-", dir=cache_folder()) as folder:
-        paths = [_copy_header(header, number, Path(folder)) for number in range(len(header.files))]
-        with _governed(paths, header.header_sizes, allowed):
-            yield [str(path) for path in paths]
+        yield [str(_copy_header(header, number, Path(folder))) for number in range(len(header.files))]
 
 
 def _copy_header(header: ModelHeader, number: int, folder: Path) -> Path:
@@ -55,37 +49,31 @@ def _copy_header(header: ModelHeader, number: int, folder: Path) -> Path:
 
 
 @contextmanager
-def _governed(paths: list[Path], keep: tuple[int, ...], allowed: int) -> Iterator[None]:
+def unpopulated(paths: list[str], header: ModelHeader) -> Iterator[None]:
+    """While the block loads the stand-ins, keep the engine from populating them; their holes are back when it ends."""
     done = threading.Event()
-    thread = threading.Thread(target=_govern, args=(paths, keep, allowed, done), name="edgespec-governor", daemon=True)
+    thread = threading.Thread(target=_cut_once_mapped, args=(paths, header, done), name="edgespec-governor", daemon=True)
     thread.start()
     try:
         yield
     finally:
         done.set()
         thread.join()
-        for path, start in zip(paths, keep, strict=True):
-            _punch(path, start)
+        for path, identity in zip(paths, header.files, strict=True):
+            os.truncate(path, identity.size)
 
 
-def _govern(paths: list[Path], keep: tuple[int, ...], allowed: int, done: threading.Event) -> None:
-    process = psutil.Process()
-    base = process.memory_info().rss
-    while not done.wait(_GOVERN_EVERY):
-        if process.memory_info().rss - base > allowed:
-            for path, start in zip(paths, keep, strict=True):
-                _punch(path, start)
+def _cut_once_mapped(paths: list[str], header: ModelHeader, done: threading.Event) -> None:
+    waiting = set(range(len(paths)))
+    while waiting and not done.wait(_GOVERN_EVERY):
+        for number in {region[0] for region in mappings(paths)} & waiting:
+            os.truncate(paths[number], _kept(header, number))
+            waiting.remove(number)
 
 
-def _punch(path: Path, start: int) -> None:
-    """Free the pages of `path` behind `start`, mapped or not; they hold zeros anyway."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
-    start = -(-start // 4096) * 4096
-    with path.open("r+b") as file:
-        length = os.fstat(file.fileno()).st_size - start
-        if length > 0 and libc.fallocate(file.fileno(), _PUNCH_AND_KEEP_SIZE, start, length):
-            _log.debug("cannot punch a hole into %s: %s", path, os.strerror(ctypes.get_errno()))
+def _kept(header: ModelHeader, number: int) -> int:
+    """The header's own bytes, up to the end of their last page."""
+    return min(header.files[number].size, -(-header.header_sizes[number] // 4096) * 4096)
 
 
 def mappings(paths: list[str]) -> list[tuple[int, int, int, int]]:
