@@ -17,7 +17,7 @@ from edgespec.types import FileIdentity
 
 __all__ = ["WeightFile"]
 
-_PIECE = 8 << 20
+_PIECE = 32 << 20  # a segment in one read: smaller pieces left the disk idle between them
 _log = logging.getLogger(__name__)
 ReadInto = Callable[[int, list[memoryview], int], int]
 

@@ -1,0 +1,68 @@
+"""Is the text stock llama-cpp-python's? ``python scripts/report_parity.py [--target T.gguf --budget SIZE]``
+
+50 prompts nobody trained on, three samplings, each mode; texts are compared token by token, and a difference counts as a
+near-tie flip only if a plain replay says that rounding could have turned that very draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from pathlib import Path
+
+import edgespec
+from edgespec.loading import embedded_model
+from edgespec.types import SamplingParams
+from pair import corpus, pydocs
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from parity import Judge, Stock
+
+SAMPLINGS: list[dict[str, float]] = [
+    {},
+    {"temperature": 0.8, "seed": 1},
+    {"temperature": 1.5, "seed": 3, "top_k": 20, "top_p": 0.9},
+]
+TOKENS = 48
+
+
+def prompts(count: int) -> list[str]:
+    stream, found = corpus.documents(random.Random(99), pydocs.load(holdout=True)), []
+    while len(found) < count:
+        asked = [text for role, text in next(stream) if role == "user"]
+        if asked and len(asked[0]) < 300:
+            found.append(asked[0])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", type=Path, default=embedded_model("target"))
+    parser.add_argument("--budget", default="1GiB")
+    parser.add_argument("--prompts", type=int, default=50)
+    args = parser.parse_args()
+    stock, judge, asked = Stock(args.target), Judge(args.target), prompts(args.prompts)
+    for mode in ("off", "chain", "tree", "auto"):
+        positions = flips = errors = near = 0
+        with edgespec.load(args.target, embedded_model("drafter"), budget=args.budget, context=512, speculation=mode) as runtime:
+            for options in SAMPLINGS:
+                params = SamplingParams(max_tokens=TOKENS, **options)  # type: ignore[arg-type]
+                for text in asked:
+                    messages = [{"role": "user", "content": text}]
+                    prompt, done = runtime.prompt_tokens(messages), runtime.chat(messages, max_tokens=TOKENS, **options)
+                    wanted = [token for token in stock.continue_(prompt, params) if runtime.detokenize([token])]
+                    positions, near = positions + len(wanted), near + done.statistics.near_ties
+                    try:
+                        flips += judge.flip(prompt, wanted, done.tokens, params) is not None
+                    except AssertionError as difference:
+                        errors += 1
+                        print(f"{mode}: {difference}", file=sys.stderr)
+            print(
+                f"{mode} ({runtime.paging}): {positions} positions, {near} near-ties met, {flips} of them flipped, {errors} other differences",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
