@@ -59,7 +59,8 @@ def main() -> None:
                         errors += 1
                         print(f"{mode}: {difference}", file=sys.stderr)
             print(
-                f"{mode} ({runtime.paging}): {positions} positions, {near} near-ties met, {flips} of them flipped, {errors} other differences",
+                f"{mode} ({runtime.paging}): {positions} positions, {near} near-ties met, {flips} of them flipped, "
+                f"{errors} other differences",
                 flush=True,
             )
 
