@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -45,6 +46,10 @@ class FileIdentity:
     inode: int
     size: int
     mtime_ns: int
+
+    @classmethod
+    def of(cls, path: str, stat: os.stat_result) -> FileIdentity:
+        return cls(path, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 @dataclass(frozen=True)

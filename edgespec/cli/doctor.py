@@ -87,7 +87,7 @@ def _disk() -> str:
         file.write(b"\1" * _SAMPLE)
         file.flush()
         stat = Path(file.name).stat()
-        speed = measure_bandwidth(FileIdentity(file.name, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+        speed = measure_bandwidth(FileIdentity.of(file.name, stat))
     return f"{format_size(speed)}/s direct reads in {folder}"
 
 

@@ -87,9 +87,7 @@ class WeightFile:
 
     def check_unchanged(self, file: int) -> None:
         stat, identity = os.fstat(self._descriptors[file]), self._files[file]
-        if (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) != (
-            identity.device, identity.inode, identity.size, identity.mtime_ns,
-        ):  # fmt: skip
+        if FileIdentity.of(identity.path, stat) != identity:
             raise ModelChanged(f"{identity.path} was changed while in use: load it again")
 
     def close(self) -> None:

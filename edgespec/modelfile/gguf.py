@@ -47,7 +47,7 @@ def read_header(path: str | os.PathLike[str], number: int = 0) -> RawHeader:
             stat = os.fstat(stream.fileno())
             if not os.path.isfile(path):
                 raise ModelInvalid(f"{path}: not a regular file: name the .gguf file")
-            identity = FileIdentity(os.path.abspath(path), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+            identity = FileIdentity.of(os.path.abspath(path), stat)
             return _parse(Cursor(stream, stat.st_size, os.path.basename(path)), identity, number)
     except FileNotFoundError:
         raise ModelNotFound(f"{path}: no such file: check --target and --drafter") from None

@@ -153,6 +153,4 @@ def unchanged(identity: FileIdentity) -> bool:
         stat = os.stat(identity.path)
     except OSError:
         return False
-    return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) == (
-        identity.device, identity.inode, identity.size, identity.mtime_ns,
-    )  # fmt: skip
+    return FileIdentity.of(identity.path, stat) == identity

@@ -50,10 +50,6 @@ class Callbacks:
         self._eval = bool(chosen)
 
     @property
-    def available(self) -> bool:
-        return self._library is not None
-
-    @property
     def seconds(self) -> float:
         """Time spent in the handler so far, its waiting included."""
         return float(self._state.seconds)

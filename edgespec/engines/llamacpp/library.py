@@ -11,9 +11,8 @@ from typing import Any
 
 from edgespec.errors import EngineMissing
 
-__all__ = ["LAYER_LIMIT", "Ggml", "engine_version", "filter_library", "ggml", "llama"]
+__all__ = ["Ggml", "engine_version", "filter_library", "ggml", "llama"]
 
-LAYER_LIMIT = 4096
 _log = logging.getLogger("edgespec.engine")
 _LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}  # the engine's "info" is our debug
 
