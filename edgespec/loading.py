@@ -21,12 +21,15 @@ from edgespec.errors import ModelNotFound, UsageError
 from edgespec.memory.budget import parse_budget, read_limits
 from edgespec.memory.calibrate import calibrated
 from edgespec.memory.cpu import usable_threads
+from edgespec.memory.learned import recall, remember
 from edgespec.memory.plan import MOST_NODES, Request, make_plan
 from edgespec.modelfile.header import check_pair, read_model
-from edgespec.modelfile.quants import TYPES
-from edgespec.types import MemoryPlan, ModelHeader, Speeds
+from edgespec.modelfile.quants import number_of
+from edgespec.speculation.policy import AutoPolicy
+from edgespec.timeline import OFF, Timeline
+from edgespec.types import KvType, MemoryPlan, ModelHeader, Speeds
 
-__all__ = ["Loaded", "Options", "Prepared", "embedded_model", "load_models", "prepare"]
+__all__ = ["Loaded", "Options", "Prepared", "auto_policy", "embedded_model", "keep_policy", "load_models", "prepare"]
 
 _log = logging.getLogger(__name__)
 Progress = Callable[[str], None]
@@ -42,6 +45,7 @@ class Options:
     context: int | None = None
     threads: int | None = None
     strict: bool = False
+    kv_type: KvType = "f16"
 
 
 @dataclass(frozen=True)
@@ -57,11 +61,15 @@ class Prepared:
     notes: tuple[str, ...]
 
     @property
+    def pair_key(self) -> str:
+        """Names what acceptance depends on: both files."""
+        models = [model for model in (self.target, self.drafter) if model]
+        return " ".join(f"{file.path}:{file.size}:{file.mtime_ns}" for model in models for file in model.files)
+
+    @property
     def key(self) -> str:
         """Names what running costs depend on: both files, what is streamed, and the threads."""
-        models = [model for model in (self.target, self.drafter) if model]
-        files = " ".join(f"{file.path}:{file.size}:{file.mtime_ns}" for model in models for file in model.files)
-        return f"{files} streamed {self.plan.streamed_bytes} x{self.threads}"
+        return f"{self.pair_key} streamed {self.plan.streamed_bytes} x{self.threads}"
 
 
 @dataclass(frozen=True)
@@ -125,7 +133,8 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
     if drafter is None and not usable:
         notes.append("no drafter: speculation is off")
     nodes = MOST_NODES if drafter else 0
-    request = Request(budget, target, drafter, speeds, psutil.Process().memory_info().rss, options.context, nodes)
+    process = psutil.Process().memory_info().rss
+    request = Request(budget, target, drafter, speeds, process, options.context, nodes, options.kv_type)
     plan = make_plan(request)
     return Prepared(target, drafter, plan, speeds, threads, options.strict, (*notes, *plan.notes))
 
@@ -136,15 +145,37 @@ def _speeds(target: ModelHeader, threads: int, progress: Progress) -> Speeds:
     for tensor in target.tensors:
         sizes[tensor.kind] += tensor.size
     kind = sizes.most_common(1)[0][0]
-    number = next(number for number, (name, _, _) in TYPES.items() if name == kind)
     cache = cache_folder() / "calibration.json"
     if not cache.exists():
         progress("measuring this machine's disk and arithmetic, once")
     key = f"{engine_version()} {kind} x{threads}"
-    return calibrated(cache, key, target.files[0], lambda: matrix_kernel(number, threads))
+    return calibrated(cache, key, target.files[0], lambda: matrix_kernel(number_of(kind), threads))
 
 
-def load_models(prepared: Prepared, progress: Progress = lambda text: None) -> Loaded:
+def auto_policy(prepared: Prepared) -> AutoPolicy:
+    """The measured policy for this pair under this plan, begun with what earlier runs learned."""
+    speeds, target, drafter = prepared.speeds, prepared.target, prepared.drafter
+    disk = prepared.plan.streamed_bytes / speeds.read_bandwidth
+    policy = AutoPolicy(
+        sweep_cost=lambda rows: max(disk, speeds.compute(target.weight_bytes, rows)),
+        draft_cost=speeds.compute(drafter.weight_bytes, 4) / 3 if drafter else 0.0,  # a step adds about three nodes
+        largest=min(prepared.plan.max_nodes, MOST_NODES - 1),  # with the root, whole blocks of rows
+    )
+    policy.begin_with(recall(_learned(), prepared.pair_key) | recall(_learned(), prepared.key))
+    return policy
+
+
+def keep_policy(prepared: Prepared, policy: AutoPolicy) -> None:
+    """Remember what a run taught, for the next `auto_policy`."""
+    remember(_learned(), prepared.pair_key, policy.acceptance)
+    remember(_learned(), prepared.key, policy.costs)
+
+
+def _learned() -> Path:
+    return cache_folder() / "learned.json"
+
+
+def load_models(prepared: Prepared, progress: Progress = lambda text: None, timeline: Timeline = OFF) -> Loaded:
     """Load both models as planned. Raises EngineError, PagingError or ModelChanged; leaves nothing behind then."""
     with ExitStack() as undo:
         drafter = None
@@ -153,6 +184,8 @@ def load_models(prepared: Prepared, progress: Progress = lambda text: None) -> L
             drafter = LlamaModel(prepared.drafter, None, threads=prepared.threads)
             undo.callback(drafter.close)
         progress(f"loading the target ({prepared.plan.paging})")
-        target = LlamaModel(prepared.target, prepared.plan, threads=prepared.threads, strict=prepared.strict)
+        target = LlamaModel(
+            prepared.target, prepared.plan, threads=prepared.threads, strict=prepared.strict, timeline=timeline
+        )
         undo.pop_all()
     return Loaded(prepared, target, drafter)

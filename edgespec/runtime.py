@@ -8,29 +8,30 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import psutil
 
-from edgespec.cache import cache_folder
 from edgespec.engines.base import Tokenizer
 from edgespec.errors import BudgetError, Busy, Cancelled, ContextFull, RuntimeFault, UsageError
-from edgespec.loading import Loaded, Options, Progress, load_models, prepare
+from edgespec.loading import Loaded, Options, Progress, auto_policy, keep_policy, load_models, prepare
 from edgespec.memory.budget import format_size
-from edgespec.memory.learned import recall, remember
+from edgespec.memory.plan import DRAFT_CHUNK
 from edgespec.meter import Meter
 from edgespec.speculation.decoder import Decoder, Policy
+from edgespec.speculation.drafting.base import Drafter, NoDrafter
 from edgespec.speculation.drafting.model import ModelDrafter
-from edgespec.speculation.policy import AutoPolicy, FixedPolicy
+from edgespec.speculation.policy import AlphaPolicy, AutoPolicy, FixedPolicy
 from edgespec.text.assemble import TextAssembler
 from edgespec.text.template import ChatTemplate, Message
-from edgespec.types import Chunk, Completion, FinishReason, MemoryPlan, SamplingParams, Speculation
+from edgespec.timeline import OFF, Timeline
+from edgespec.types import Chunk, Completion, FinishReason, KvType, MemoryPlan, SamplingParams, Speculation
 
 __all__ = ["Runtime", "load"]
 
-_MODES = ("auto", "tree", "chain", "off")
+_MODES = ("auto", "tree", "chain", "llmcad", "off")
+_KV_TYPES = ("f16", "q8_0", "q4_0")
 
 
 def load(
@@ -41,26 +42,32 @@ def load(
     context: int | None = None,
     threads: int | None = None,
     speculation: Speculation = "auto",
-    draft_nodes: int = 16,
+    draft_nodes: int = 15,
+    kv_type: KvType = "f16",
     strict: bool = False,
     progress: Progress = lambda text: None,
+    timeline: Timeline = OFF,
 ) -> Runtime:
     """Load a pair inside `budget` bytes ("2GiB", "60%", a number; default half of what the process may use).
 
     Without a target, the embedded pair. `context` tokens of KV cache (default: trained, 4096, or what fits).
-    `draft_nodes` is the size of the fixed modes "tree" and "chain". `strict` refuses every fallback.
+    `draft_nodes` is the size of the fixed modes "tree" and "chain"; 3, 7, 15 fill the kernels' blocks of rows. `kv_type`
+    is how the target's keys are cached; only f16 leaves its text as it is. `strict` refuses every fallback.
+    `timeline` collects where the time goes.
 
     Raises UsageError, ModelError, BudgetError (before anything is loaded), EngineMissing or RuntimeFault.
     """
     if speculation not in _MODES:
         raise UsageError(f"speculation={speculation!r}: choose one of {', '.join(_MODES)}")
+    if kv_type not in _KV_TYPES:
+        raise UsageError(f"kv_type={kv_type!r}: choose one of {', '.join(_KV_TYPES)}")
     if not 1 <= draft_nodes <= 32:
         raise UsageError(f"draft_nodes={draft_nodes} is out of range: 1 to 32")
     started = time.perf_counter()
-    prepared = prepare(Options(target, drafter, budget, context, threads, strict), progress)
-    loaded = load_models(prepared, progress)
+    prepared = prepare(Options(target, drafter, budget, context, threads, strict, kv_type), progress)
+    loaded = load_models(prepared, progress, timeline)
     try:
-        return Runtime(loaded, speculation, draft_nodes, time.perf_counter() - started)
+        return Runtime(loaded, speculation, draft_nodes, time.perf_counter() - started, timeline)
     except BaseException:
         loaded.close()
         raise
@@ -72,15 +79,23 @@ class Runtime:
     A context manager; `close` is idempotent, and a process that exits without it exits cleanly.
     """
 
-    def __init__(self, loaded: Loaded, speculation: Speculation, draft_nodes: int, load_seconds: float) -> None:
-        self._loaded, self._load_seconds, self._nodes = loaded, load_seconds, draft_nodes
+    def __init__(
+        self, loaded: Loaded, speculation: Speculation, draft_nodes: int, load_seconds: float, timeline: Timeline = OFF
+    ) -> None:
+        self._loaded, self._load_seconds, self._nodes, self._timeline = loaded, load_seconds, draft_nodes, timeline
         self.plan: MemoryPlan = loaded.prepared.plan
         self.paging, self.engine = loaded.target.paging, loaded.target.engine
         self.notes = (*loaded.prepared.notes, *loaded.target.notes)
         self.speculation: Speculation = speculation if loaded.drafter else "off"
-        shape = {"context": self.plan.context, "chunk": self.plan.chunk, "max_nodes": self.plan.max_nodes}
-        self._target = loaded.target.session(**shape)
-        self._draft_session = loaded.drafter.session(**shape) if loaded.drafter else None
+        context, nodes = self.plan.context, self.plan.max_nodes
+        self._target = loaded.target.session(
+            context=context, chunk=self.plan.chunk, max_nodes=nodes, kv_type=self.plan.kv_type
+        )
+        self._draft_session = (
+            loaded.drafter.session(context=context, chunk=DRAFT_CHUNK, max_nodes=nodes, lanes=2 * nodes + 1)
+            if loaded.drafter
+            else None
+        )
         self._policy = self._make_policy()
         header = loaded.prepared.target
         special = [token.decode("utf-8", "replace") if token else "" for token in map(self._special, ("bos", "eos"))]
@@ -107,20 +122,12 @@ class Runtime:
         return self._loaded.target.tokenizer
 
     def _make_policy(self) -> Policy:
-        prepared, target = self._loaded.prepared, self._loaded.prepared.target
+        prepared = self._loaded.prepared
         if self.speculation == "off" or prepared.drafter is None:
             return FixedPolicy(0, "off: as asked" if prepared.drafter else "off: there is no drafter")
-        if self.speculation != "auto":
-            return FixedPolicy(self._nodes)
-        speeds, drafter = prepared.speeds, prepared.drafter
-        disk = self.plan.streamed_bytes / speeds.read_bandwidth
-        policy = AutoPolicy(
-            sweep_cost=lambda nodes: max(disk, speeds.compute(target.weight_bytes, nodes + 1)),
-            draft_cost=lambda nodes: -(-nodes // 4) * speeds.compute(drafter.weight_bytes, 4),
-            largest=self.plan.max_nodes,
-        )
-        policy.begin_with(recall(_learned(), prepared.key))
-        return policy
+        if self.speculation == "llmcad":
+            return AlphaPolicy(self.plan.max_nodes)
+        return auto_policy(prepared) if self.speculation == "auto" else FixedPolicy(self._nodes)
 
     def tokenize(self, text: str, *, special: bool = False, bos: bool = False) -> list[int]:
         """Tokens of `text`; with `special`, markup is read as control tokens; with `bos`, as at the start of a document."""
@@ -204,12 +211,13 @@ class Runtime:
         meter = Meter(self._loaded, self.speculation, self._policy, self._load_seconds, len(prompt))
         text = TextAssembler(params.stop)
         ends = self._tokenizer.ends
-        decoder = Decoder(self._target, self._drafter(params), self._policy, sampler, ends, params.logprobs)
+        drafter = self._drafter(params)
+        decoder = Decoder(self._target, drafter, self._policy, sampler, ends, params.logprobs, self._timeline)
         most = min(params.max_tokens, self._target.capacity - len(prompt))
         reason: FinishReason = "length"
         try:
-            self._reuse_prefix(prompt, decoder)
-            for chunk in self._rounds(decoder, prompt[-1], most, meter, text):
+            missing = self._reuse_prefix(prompt, drafter)
+            for chunk in self._rounds(decoder, missing, most, meter, text):
                 yield chunk
                 if self._cancelled.is_set():
                     raise Cancelled("cancelled")
@@ -222,56 +230,45 @@ class Runtime:
             sampler.close()
         yield Chunk(text.finish(), (), (), meter.statistics(), finish_reason="stop" if text.stopped else reason)
 
-    def _rounds(self, decoder: Decoder, pending: int, most: int, meter: Meter, text: TextAssembler) -> Iterator[Chunk]:
-        """The first round ends the prefill and emits one token; the others are decoding."""
+    def _rounds(self, decoder: Decoder, missing: list[int], most: int, meter: Meter, text: TextAssembler) -> Iterator[Chunk]:
         tokenizer = self._tokenizer
-        if decoder.drafter and most > 1 and self.speculation != "off":
-            decoder.drafter.begin(pending)
-            decoder.drafter.step(1)  # its prompt belongs to the prefill too
-        for phase, budget in (("prefill", 1), ("decode", most - 1)):
-            for done in decoder.rounds(pending, budget):
-                self._history += done.tokens
-                meter.add(done, phase)
-                kept = [i for i, token in enumerate(done.tokens) if not tokenizer.ends(token)]
-                yield Chunk(
-                    text="".join(text.feed(tokenizer.piece(done.tokens[i])) for i in kept),
-                    tokens=tuple(done.tokens[i] for i in kept),
-                    from_draft=tuple(done.from_draft[i] for i in kept),
-                    statistics=meter.statistics(),
-                    logprobs=tuple(done.logprobs[i] for i in kept if done.logprobs),
-                )
-            pending = self._history[-1]
-            if tokenizer.ends(pending):
-                return
+        for done in decoder.rounds(missing, most):
+            self._history += done.tokens
+            meter.add(done)
+            kept = [i for i, token in enumerate(done.tokens) if not tokenizer.ends(token)]
+            yield Chunk(
+                text="".join(text.feed(tokenizer.piece(done.tokens[i])) for i in kept),
+                tokens=tuple(done.tokens[i] for i in kept),
+                from_draft=tuple(done.from_draft[i] for i in kept),
+                statistics=meter.statistics(),
+                logprobs=tuple(done.logprobs[i] for i in kept if done.logprobs),
+            )
 
-    def _drafter(self, params: SamplingParams) -> ModelDrafter | None:
-        if self._draft_session is None:
-            return None
-        header = self._loaded.prepared.target
+    def _drafter(self, params: SamplingParams) -> Drafter:
+        if self._draft_session is None or self.speculation == "off":
+            return NoDrafter()
+        size, nodes = len(self._loaded.prepared.target.vocabulary.tokens), self.plan.max_nodes
         branch = {"branch": 1} if self.speculation == "chain" else {}
-        return ModelDrafter(
-            self._draft_session, vocabulary=len(header.vocabulary.tokens), temperature=params.temperature, **branch
-        )
+        return ModelDrafter(self._draft_session, vocabulary=size, largest=2 * nodes, temperature=params.temperature, **branch)
 
-    def _reuse_prefix(self, prompt: list[int], decoder: Decoder) -> None:
-        """Keep the KV of the shared prefix; the last prompt token stays pending."""
+    def _reuse_prefix(self, prompt: list[int], drafter: Drafter) -> list[int]:
+        """Keep the KV of the shared prefix; returns what is not there yet, at least the last token of the prompt."""
         shared = 0
         for old, new in zip(self._history, prompt[:-1], strict=False):
             if old != new:
                 break
             shared += 1
         kept = self._target.rewind(min(shared, self._target.length))
-        if decoder.drafter:
-            drafted = decoder.drafter.rewind(min(shared, kept))
-            decoder.drafter.extend(prompt[drafted:-1])
-        self._history = prompt[:kept]
-        self._target.extend(prompt[kept:-1])
+        drafted = drafter.rewind(min(shared, kept))
+        drafter.extend(prompt[drafted:-1])
         self._history = list(prompt)
+        return prompt[kept:]
 
     def _settle(self) -> None:
         """After any end, an error in the middle of a round included: sessions and history agree again."""
         length = min(self._target.length, max(0, len(self._history) - 1))
         if not self._closed:
+            self._target.offer(None)
             length = self._target.rewind(length)
             if self._draft_session:
                 self._draft_session.rewind(min(length, self._draft_session.length))
@@ -286,7 +283,7 @@ class Runtime:
     def close(self) -> None:
         """Stop the reader, free contexts, models and slots, in that order; idempotent. An open stream is over then."""
         if not self._closed and isinstance(self._policy, AutoPolicy):
-            remember(_learned(), self._loaded.prepared.key, self._policy.tables())
+            keep_policy(self._loaded.prepared, self._policy)
         self._finalizer()
 
     def __enter__(self) -> Runtime:
@@ -294,10 +291,6 @@ class Runtime:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-def _learned() -> Path:
-    return cache_folder() / "learned.json"
 
 
 def _params(sampling: dict[str, Any]) -> SamplingParams:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from edgespec.errors import UsageError
 
 __all__ = [
+    "ROW_BLOCK",
     "Acceptance",
     "Chunk",
     "Completion",
@@ -19,6 +20,7 @@ __all__ = [
     "FinishReason",
     "Floats",
     "Item",
+    "KvType",
     "MemoryPlan",
     "ModelHeader",
     "Paging",
@@ -32,8 +34,10 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float32]
+ROW_BLOCK = 4  # the engine's matrix kernels work on this many rows at a time: three nodes cost about what four do
 Paging = Literal["slots", "mmap", "resident"]
-Speculation = Literal["auto", "tree", "chain", "off"]
+Speculation = Literal["auto", "tree", "chain", "llmcad", "off"]
+KvType = Literal["f16", "q8_0", "q4_0"]
 FinishReason = Literal["stop", "length", "cancelled"]
 
 
@@ -123,8 +127,9 @@ class Speeds:
     pass_cost: tuple[tuple[int, float], ...]  # (tokens, seconds per byte), ascending
 
     def compute(self, weight_bytes: int, tokens: int) -> float:
-        """Seconds for one resident pass of `tokens` over `weight_bytes`, linear between the measured widths."""
+        """Seconds for one resident pass of `tokens` over `weight_bytes`, linear between the measured blocks of rows."""
         widths, costs = zip(*self.pass_cost, strict=True)
+        tokens = tokens if tokens == 1 else -(-tokens // ROW_BLOCK) * ROW_BLOCK
         cost = float(np.interp(tokens, widths, costs))
         return float(weight_bytes * cost * max(1.0, tokens / widths[-1]))
 
@@ -147,6 +152,7 @@ class MemoryPlan:
     context: int
     chunk: int  # prompt tokens per sweep
     max_nodes: int
+    kv_type: KvType
     items: tuple[Item, ...]
     segments: int
     streamed: tuple[int, ...]
@@ -214,8 +220,10 @@ class Round:
     accepted: int  # of these
     near_ties: int
     logprobs: tuple[float, ...]
-    draft_seconds: float
+    draft_seconds: float  # outside the target's stalls
     sweep_seconds: float
+    drafted_ahead: int = 0  # nodes drafted in stalls, since the generation began
+    kept_ahead: int = 0  # of these, how many the next tree could use
 
 
 @dataclass(frozen=True)
@@ -227,6 +235,8 @@ class Statistics:
     passes: int = 0
     drafted: int = 0
     accepted: int = 0
+    drafted_ahead: int = 0  # nodes drafted while the target waited for the disk
+    kept_ahead: int = 0  # of these, how many the next tree could use
     near_ties: int = 0
     bytes_paged: int = 0
     load_seconds: float = 0.0
@@ -234,6 +244,7 @@ class Statistics:
     decode_seconds: float = 0.0
     draft_seconds: float = 0.0
     wait_seconds: float = 0.0  # the target waiting for the disk
+    idle_seconds: float = 0.0  # such waits spent drafting
     read_seconds: float = 0.0  # the disk reading, whether waited for or not
     callback_seconds: float = 0.0  # Python at layer boundaries, waiting not counted
     ceiling_tokens_per_second: float = 0.0

@@ -10,9 +10,10 @@ echo "compiling the engine once, about 5 to 10 minutes on two cores; log: $log" 
 PATH="$PWD/.venv/bin:$PATH"
 export PATH
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}
-# Without llamafile's kernels a row of a wide pass is computed exactly as in a pass of its own, so a tree's text is plain
-# decoding's to the last bit; with them logits of the embedded pair moved by up to 0.13. They would verify about 1.7x faster.
-export CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_LLAMAFILE=OFF -DCMAKE_PROJECT_llama.cpp_INCLUDE=$PWD/scripts/engine.cmake"
+# engine.cmake lets only those of llamafile's kernels in that compute a row of a wide pass exactly as a pass of its own would,
+# so a tree's text is plain decoding's to the last bit; with all of them logits of the embedded pair moved by up to 0.13.
+export CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_LLAMAFILE=ON -DCMAKE_PROJECT_llama.cpp_INCLUDE=$PWD/scripts/engine.cmake"
+# pip would reuse a wheel it built with other flags: no cache of its own.
 partial=$(mktemp -d "$out/partial.XXXXXX")
 trap 'rm -rf "$partial"' EXIT
 show() { # a counter on a terminal, a line for every tenth file elsewhere
@@ -30,7 +31,7 @@ show() { # a counter on a terminal, a line for every tenth file elsewhere
     done
     if [ -t 2 ]; then echo >&2; fi
 }
-if ! python -m pip --disable-pip-version-check wheel -v --no-deps --no-build-isolation --no-binary :all: \
+if ! python -m pip --disable-pip-version-check --no-cache-dir wheel -v --no-deps --no-build-isolation --no-binary :all: \
         --require-hashes -r requirements/engine.txt -w "$partial" 2>&1 | tee "$log" | show; then
     tail -n 30 "$log" >&2
     echo "the engine did not compile: see $log" >&2

@@ -20,14 +20,14 @@ find_python() {
 
 # A wheel built here may crash elsewhere: it is keyed by source, build flags and what this CPU can do.
 wheel_key() {
-    { cat requirements/engine.txt scripts/engine.cmake scripts/build_engine.sh
+    { cat requirements/engine.txt scripts/engine.cmake scripts/engine_sgemm.cpp scripts/build_engine.sh
       uname -sm
       grep -m1 -E '^(flags|Features)' /proc/cpuinfo 2>/dev/null || sysctl -n machdep.cpu 2>/dev/null || true
     } | cksum | tr -d ' '
 }
 
 [ -x .venv/bin/python ] || "$(find_python)" -m venv .venv
-stamp=.venv/.edgespec-$kind-$(cat requirements/*.txt pyproject.toml edgespec/engines/llamacpp/_filter.c | cksum | tr -d ' ')
+stamp=.venv/.edgespec-$kind-$(cat requirements/*.txt pyproject.toml edgespec/engines/llamacpp/_filter.c scripts/engine* | cksum | tr -d ' ')
 [ -e "$stamp" ] && exit 0
 
 pip=(.venv/bin/python -m pip --disable-pip-version-check)

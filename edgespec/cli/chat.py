@@ -6,7 +6,8 @@ import sys
 
 from edgespec import runtime as api
 from edgespec.cli import options as opt
-from edgespec.cli.console import interruptible, progress, pumped, say, write
+from edgespec.cli.console import interruptible, pumped, say, write
+from edgespec.cli.opening import opened
 from edgespec.cli.report import summary
 from edgespec.errors import ContextFull
 from edgespec.text.template import Message
@@ -24,19 +25,18 @@ def chat(
     seed: opt.Seed = 0,
     system: opt.System = None,
     speculation: opt.Mode = opt.SpeculationMode.auto,
+    kv_type: opt.KvType = opt.KvTypes.f16,
     threads: opt.Threads = None,
     strict: opt.Strict = False,
+    trace: opt.Trace = None,
     verbose: opt.Verbose = False,
 ) -> None:
     """Talk with the model. Ctrl-C stops an answer, Ctrl-D or /bye leaves."""
-    with progress() as status:
-        runtime = api.load(
-            target, drafter, budget=budget, context=context, threads=threads, speculation=speculation.value,
-            strict=strict, progress=status,
-        )  # fmt: skip
-    with runtime:
-        for note in runtime.notes:
-            say(note)
+    opening = opened(
+        trace, target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
+        speculation=speculation.value, kv_type=kv_type.value,
+    )  # fmt: skip
+    with opening as runtime:
         messages: list[Message] = [{"role": "system", "content": system}] if system else []
         while (line := _read()) is not None:
             if line.strip():

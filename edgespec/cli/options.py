@@ -15,6 +15,8 @@ __all__ = [
     "Drafter",
     "File",
     "Json",
+    "KvType",
+    "KvTypes",
     "MaxTokens",
     "MinP",
     "Mode",
@@ -30,6 +32,7 @@ __all__ = [
     "Threads",
     "TopK",
     "TopP",
+    "Trace",
     "Verbose",
 ]
 
@@ -38,7 +41,14 @@ class SpeculationMode(StrEnum):
     auto = "auto"
     tree = "tree"
     chain = "chain"
+    llmcad = "llmcad"
     off = "off"
+
+
+class KvTypes(StrEnum):
+    f16 = "f16"
+    q8_0 = "q8_0"
+    q4_0 = "q4_0"
 
 
 def _option(name: str, text: str, *flags: str) -> typer.models.OptionInfo:
@@ -60,6 +70,8 @@ Json = Annotated[bool, _option("json", "One JSON object on stdout.")]
 Verbose = Annotated[bool, _option("verbose", "Say what was decided and why.")]
 Mode = Annotated[SpeculationMode, _option("speculation", "How to draft.")]
 DraftNodes = Annotated[int, _option("draft-nodes", "Nodes per tree or chain in the fixed modes, 1 to 32.")]
+KvType = Annotated[KvTypes, _option("kv-type", "How the target's keys are cached; below f16 its text may change.")]
+Trace = Annotated[Path | None, _option("trace", "Write where the time went, for ui.perfetto.dev.")]
 MaxTokens = Annotated[int, _option("max-tokens", "Most tokens to generate.")]
 Temperature = Annotated[float, _option("temperature", "0 is greedy.")]
 TopK = Annotated[int, _option("top-k", "Keep the k likeliest tokens; 0 keeps all.")]

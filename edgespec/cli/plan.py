@@ -7,7 +7,7 @@ import json
 
 from edgespec.cli import options as opt
 from edgespec.cli.console import progress, say, write
-from edgespec.loading import Options, prepare
+from edgespec.loading import Options, auto_policy, prepare
 from edgespec.memory.budget import format_size
 from edgespec.types import MemoryPlan
 
@@ -19,22 +19,28 @@ def plan(
     drafter: opt.Drafter = None,
     budget: opt.Budget = None,
     context: opt.Context = None,
+    kv_type: opt.KvType = opt.KvTypes.f16,
     threads: opt.Threads = None,
     as_object: opt.Json = False,
 ) -> None:
     """Show the memory plan and the predicted ceiling; refuse an impossible budget with the minimum."""
     with progress() as status:
-        prepared = prepare(Options(target, drafter, budget, context, threads), status)
+        prepared = prepare(Options(target, drafter, budget, context, threads, kv_type=kv_type.value), status)
+    expected = auto_policy(prepared).expected_rate() if prepared.drafter else None
     for note in prepared.notes:
         say(note)
     if as_object:
-        fields = dataclasses.asdict(prepared.plan) | {"total": prepared.plan.total, "speeds": dataclasses.asdict(prepared.speeds)}
+        fields = dataclasses.asdict(prepared.plan) | {
+            "total": prepared.plan.total,
+            "expected_tokens_per_second": expected,
+            "speeds": dataclasses.asdict(prepared.speeds),
+        }
         write(json.dumps(fields) + "\n")
     else:
-        write("\n".join(_lines(prepared.plan)) + "\n")
+        write("\n".join(_lines(prepared.plan, expected)) + "\n")
 
 
-def _lines(made: MemoryPlan) -> list[str]:
+def _lines(made: MemoryPlan, expected: float | None) -> list[str]:
     rows = [(item.name, format_size(item.size), item.note) for item in made.items]
     rows.append(("total", format_size(made.total), f"of {format_size(made.budget)}; the minimum is {format_size(made.minimum)}"))
     lines = [f"{name:<28}{size:>12}  {note}".rstrip() for name, size, note in rows]
@@ -45,4 +51,6 @@ def _lines(made: MemoryPlan) -> list[str]:
             f"streamed in every sweep: {format_size(made.streamed_bytes)} in {len(made.streamed)} of {made.segments} segments"
         )
     lines.append(f"predicted ceiling without speculation: {made.ceiling_tokens_per_second:.2f} tokens/s")
+    if expected:
+        lines.append(f"expected with the drafter, as far as it is known: {expected:.2f} tokens/s")
     return lines

@@ -24,6 +24,8 @@ def as_json(runtime: Runtime, chunks: Sequence[Chunk]) -> dict[str, Any]:
         "passes": stats.passes,
         "drafted": stats.drafted,
         "accepted": stats.accepted,
+        "drafted_ahead": stats.drafted_ahead,
+        "kept_ahead": stats.kept_ahead,
         "tokens_per_pass": stats.tokens_per_pass,
         "tokens_per_second": stats.tokens_per_second,
         "seconds": {
@@ -32,6 +34,7 @@ def as_json(runtime: Runtime, chunks: Sequence[Chunk]) -> dict[str, Any]:
             "decode": stats.decode_seconds,
             "draft": stats.draft_seconds,
             "wait": stats.wait_seconds,
+            "wait_used": stats.idle_seconds,
             "read": stats.read_seconds,
             "callbacks": stats.callback_seconds,
         },
@@ -44,6 +47,7 @@ def as_json(runtime: Runtime, chunks: Sequence[Chunk]) -> dict[str, Any]:
         "policy": stats.policy_reason,
         "paging": runtime.paging,
         "context": runtime.plan.context,
+        "kv_type": runtime.plan.kv_type,
         "notes": list(runtime.notes),
         "engine": runtime.engine,
     }

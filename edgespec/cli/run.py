@@ -13,6 +13,7 @@ import typer
 from edgespec import runtime as api
 from edgespec.cli import options as opt
 from edgespec.cli.console import interruptible, progress, pumped, say, write
+from edgespec.cli.opening import opened
 from edgespec.cli.report import as_json, summary
 from edgespec.errors import Cancelled, UsageError
 from edgespec.text.template import Message
@@ -39,9 +40,11 @@ def run(
     system: opt.System = None,
     raw: opt.Raw = False,
     speculation: opt.Mode = opt.SpeculationMode.auto,
-    draft_nodes: opt.DraftNodes = 16,
+    draft_nodes: opt.DraftNodes = 15,
+    kv_type: opt.KvType = opt.KvTypes.f16,
     threads: opt.Threads = None,
     strict: opt.Strict = False,
+    trace: opt.Trace = None,
     as_object: opt.Json = False,
     verbose: opt.Verbose = False,
 ) -> None:
@@ -49,14 +52,11 @@ def run(
     sampling = _sampling(locals())
     SamplingParams(**sampling)  # refused before anything is loaded
     text = _prompt(prompt, file)
-    with progress() as status:
-        runtime = api.load(
-            target, drafter, budget=budget, context=context, threads=threads,
-            speculation=speculation.value, draft_nodes=draft_nodes, strict=strict, progress=status,
-        )  # fmt: skip
-    with interruptible(runtime), runtime:
-        for note in runtime.notes:
-            say(note)
+    opening = opened(
+        trace, target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
+        speculation=speculation.value, draft_nodes=draft_nodes, kv_type=kv_type.value,
+    )  # fmt: skip
+    with opening as runtime, interruptible(runtime):
         chunks = _answer(runtime, text if raw else _messages(text, system), sampling, echo=not as_object)
         if as_object:
             write(json.dumps(as_json(runtime, chunks)) + "\n")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import Floats
 
-__all__ = ["Sampler", "Session", "Tokenizer"]
+__all__ = ["Idle", "Sampler", "Session", "Tokenizer"]
+
+Idle = Callable[[float], bool]
+"""What to do with `seconds` of waiting: one bounded piece of other work; False when there is none that would fit."""
 
 
 class Session(Protocol):
@@ -31,14 +34,18 @@ class Session(Protocol):
     def score(self, tree: DraftTree, start: int = 0) -> Floats:
         """One pass for nodes `start`..; float32 (nodes, vocabulary), row i predicting the successor of node start + i.
 
-        Nodes below `start` must have been scored since the last commit. Rows stay valid until the next pass.
+        Nodes below `start` must have been scored since the last commit, or kept by it. Rows stay valid until the next pass.
         """
 
-    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
+    def commit(self, path: Sequence[int], tokens: Sequence[int], keep: Sequence[int] = ()) -> None:
         """Keep the nodes of `path` (from node 0 down, `tokens` being their tokens) and drop the rest of the tree.
 
-        Nodes that were never scored are appended as by `extend`.
+        Nodes that were never scored are appended as by `extend`. `keep` is a child of the path's end and all that is below
+        it, ascending: the next tree, in that order; those of its nodes that were scored stay scored.
         """
+
+    def offer(self, idle: Idle | None) -> None:
+        """What passes of this session may do while they wait for the disk, until told otherwise."""
 
     def rewind(self, length: int) -> int:
         """Drop everything from token `length` on; returns the length really kept (0 if the engine must start over)."""

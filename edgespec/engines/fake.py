@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from edgespec.engines.base import Idle
 from edgespec.engines.near_ties import DRAW_MARGIN, greedy_near_tie
 from edgespec.errors import ContextFull
 from edgespec.speculation.tree import DraftTree
@@ -39,12 +40,13 @@ class FakeModel:
 
 
 class FakeSession:
-    """Implements `engines.base.Session`; `before_pass` may raise to play a failing engine."""
+    """Implements `engines.base.Session`; `before_pass` may raise to play a failing engine; every pass waits a while."""
 
     def __init__(self, model: FakeModel, capacity: int, before_pass: Callable[[], None]) -> None:
         self._model, self.capacity, self._before_pass = model, capacity, before_pass
         self.tokens: list[int] = []
         self._scored = 0
+        self._idle: Idle | None = None
         self.passes = 0
 
     @property
@@ -63,13 +65,20 @@ class FakeSession:
         if start > self._scored:
             raise ValueError(f"nodes must be scored in order: {self._scored} were, {start} was asked for")
         self._before_pass()
+        while self._idle and self._idle(1.0):
+            pass
         self.passes += 1
         self._scored = len(tree)
         histories = [self.tokens + [tree.tokens[n] for n in tree.path(node)] for node in range(start, len(tree))]
         return np.stack([self._model.logits(history) for history in histories])
 
-    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
+    def commit(self, path: Sequence[int], tokens: Sequence[int], keep: Sequence[int] = ()) -> None:
+        scored = sum(1 for node in keep if node < self._scored)
         self.extend(tokens)
+        self._scored = scored
+
+    def offer(self, idle: Idle | None) -> None:
+        self._idle = idle
 
     def rewind(self, length: int) -> int:
         del self.tokens[length:]

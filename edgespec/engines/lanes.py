@@ -24,15 +24,21 @@ class Assignment:
 
 @dataclass
 class Lanes:
-    """Lanes of the tree scored so far; `reset` after each commit."""
+    """Lanes of the tree scored so far; after each commit `reset`, or `keep` the part that lives on."""
 
     count: int
     _own: list[int] = field(default_factory=list)  # node -> the lane it was put on first
     _tip: dict[int, int] = field(default_factory=dict)  # lane -> the deepest node on it
-    _used: int = 0
 
     def reset(self) -> None:
-        self._own, self._tip, self._used = [], {}, 0
+        self._own, self._tip = [], {}
+
+    def keep(self, nodes: Sequence[int]) -> frozenset[int]:
+        """Only these nodes (ascending, a whole subtree) remain, renumbered from 0; the lanes that still carry any of them."""
+        kept = {node: place for place, node in enumerate(nodes) if node < self.scored}
+        self._own = [self._own[node] for node in kept]
+        self._tip = {lane: kept[tip] for lane, tip in self._tip.items() if tip in kept}
+        return frozenset(self._tip)
 
     @property
     def scored(self) -> int:
@@ -42,10 +48,10 @@ class Lanes:
         return self._own[node]
 
     def _fresh(self) -> int:
-        if self._used == self.count:
+        free = next((lane for lane in range(self.count) if lane not in self._tip), None)
+        if free is None:
             raise UsageError(f"a tree of more than {self.count} leaves was asked for")
-        self._used += 1
-        return self._used - 1
+        return free
 
     def assign(self, parents: Sequence[int], depths: Sequence[int], start: int) -> Assignment:
         """Put nodes `start`.. on lanes: the first child goes on with its parent's lane, the others fork."""

@@ -21,7 +21,7 @@ from edgespec.types import FileIdentity, Speeds
 
 __all__ = ["WIDTHS", "calibrated", "measure_bandwidth", "measure_compute"]
 
-WIDTHS = (1, 4, 16, 32)
+WIDTHS = (1, 4, 8, 16, 32, 64)
 _SAMPLE = 96 << 20
 _PIECE = 8 << 20
 _TRIES = 3

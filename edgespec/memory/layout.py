@@ -92,13 +92,21 @@ def segment_sizes(header: ModelHeader) -> dict[int, int]:
 
 
 def spread(sizes: Sequence[int], room: int) -> tuple[int, ...]:
-    """Which of these to stream so that the others fit into `room` bytes: as few as possible, evenly spaced.
+    """Which of these to stream so that the others fit into `room` bytes: few bytes, evenly spaced.
 
-    Even spacing lets the reader work while pinned segments compute. Returns ascending indices.
+    Even spacing lets the reader work while pinned segments compute. As sizes differ, room may be left over: the largest
+    that fit it are pinned too. Returns ascending indices.
     """
-    count = len(sizes)
+    count, total = len(sizes), sum(sizes)
+    chosen = list(range(count))
     for streamed in range(count + 1):
-        chosen = tuple(sorted({(2 * i + 1) * count // (2 * streamed) for i in range(streamed)}))
-        if sum(sizes) - sum(sizes[index] for index in chosen) <= room:
-            return chosen
-    return tuple(range(count))
+        even = sorted({(2 * i + 1) * count // (2 * streamed) for i in range(streamed)})
+        if total - sum(sizes[index] for index in even) <= room:
+            chosen = even
+            break
+    left = room - total + sum(sizes[index] for index in chosen)
+    for index in sorted(chosen, key=lambda index: -sizes[index]):
+        if sizes[index] <= left:
+            chosen.remove(index)
+            left -= sizes[index]
+    return tuple(chosen)

@@ -2,6 +2,7 @@
 
 A sweep visits the segments cyclically, so the reader knows what comes next without being told, and runs on across
 sweeps: while the drafter works, the next sweep's first segments load. They differ in size; the ring is cut by bytes.
+A wait is offered to whoever can use it, as long as the reader stays busy by itself: work done then costs no time.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edgespec.errors import EdgespecError, PagingError
 from edgespec.memory.arena import Piece
 from edgespec.memory.layout import Layout
 from edgespec.memory.weightfile import WeightFile
+from edgespec.timeline import OFF, Timeline
 
 __all__ = ["Pager"]
 
@@ -48,6 +50,11 @@ class _Ring:
             return tail
         return 0 if head >= size else None
 
+    @property
+    def free(self) -> int:
+        """Bytes no slot holds; those behind the last slot may be too few for the next one."""
+        return self.size - sum(slot.size for slot in self.slots)
+
 
 class Pager:
     """`acquire` waits for a streamed segment and tells where it lies; `release` lets the reader overwrite it.
@@ -55,11 +62,14 @@ class Pager:
     Used from one computing thread. Errors of the reader are raised by the `acquire` that needed the segment.
     """
 
-    def __init__(self, file: WeightFile, layouts: Mapping[int, Layout], order: Sequence[int], ring: Piece) -> None:
+    def __init__(
+        self, file: WeightFile, layouts: Mapping[int, Layout], order: Sequence[int], ring: Piece, timeline: Timeline = OFF
+    ) -> None:
         largest = max(layouts[key].size for key in order)
         if ring.size < largest:
             raise PagingError(f"a ring of {ring.size} bytes cannot hold a segment of {largest}: please report it")
         self._file, self._layouts, self._order, self._piece = file, layouts, tuple(order), ring
+        self._timeline = timeline
         self._ring = _Ring(ring.size)
         self._changed = threading.Condition()
         self._next = 0  # index into the order
@@ -67,19 +77,31 @@ class Pager:
         self._paused = False  # after an error, until the next acquire
         self._stop = threading.Event()
         self._flush = threading.Event()
+        self._began = 0.0  # when the running read began
+        self._bytes = 0  # read so far
         self.wait_seconds = 0.0  # of the computing thread, for the disk
+        self.idle_seconds = 0.0  # of such waits put to use
         self.read_seconds = 0.0  # of the reader, reading
         self._thread = threading.Thread(target=self._run, name="edgespec-reader", daemon=True)
         self._thread.start()
 
-    def acquire(self, key: int) -> int:
-        """Address of the slot of segment `key`, valid until `release(key)`. Raises PagingError or ModelChanged."""
-        started = time.perf_counter()
+    def acquire(self, key: int, idle: Callable[[float], bool] | None = None) -> int:
+        """Address of the slot of segment `key`, valid until `release(key)`. Raises PagingError or ModelChanged.
+
+        While the segment is not there `idle` is called with the seconds for which the reader will not need us; it does a
+        bounded piece of work, or answers False and is not called again. What it raises leaves here.
+        """
+        started, used = time.perf_counter(), 0.0
         with self._changed:
             if not self._expects(key):
                 self._restart_at(key)
+            while idle and not self._stop.is_set() and not self._arrived(key):
+                began = time.perf_counter()
+                if not self._unlocked(idle, self._unattended(began)):
+                    break
+                used += time.perf_counter() - began
             self._changed.wait_for(lambda: self._stop.is_set() or self._arrived(key))
-            self.wait_seconds += time.perf_counter() - started
+            self._count_wait(started, used, key)
             if self._stop.is_set():
                 raise PagingError("the pager is closed: load the model again")
             slot = self._ring.slots[0]
@@ -88,6 +110,27 @@ class Pager:
                 self._paused = True
                 raise slot.error
             return self._piece.address + slot.start
+
+    def _unlocked(self, idle: Callable[[float], bool], seconds: float) -> bool:
+        self._changed.release()
+        try:
+            return idle(seconds)
+        finally:
+            self._changed.acquire()
+
+    def _unattended(self, now: float) -> float:
+        """Seconds until the reader has finished its read and filled what is free of the ring, at its speed so far."""
+        if not self._bytes or not self._ring.slots:
+            return 0.0
+        seconds_per_byte = self.read_seconds / self._bytes
+        running = self._ring.slots[-1].size * seconds_per_byte - (now - self._began) if self._reading else 0.0
+        return max(0.0, running) + self._ring.free * seconds_per_byte
+
+    def _count_wait(self, started: float, used: float, key: int) -> None:
+        ended = time.perf_counter()
+        self.idle_seconds += used
+        self.wait_seconds += ended - started - used
+        self._timeline.add("target", f"wait {key}", started, ended)
 
     def release(self, key: int) -> None:
         with self._changed:
@@ -132,6 +175,7 @@ class Pager:
             return None
         slot = _Slot(key, start, self._layouts[key].size)
         self._ring.slots.append(slot)
+        self._began = time.perf_counter()
         self._next = (self._next + 1) % len(self._order)
         self._reading = True
         return slot
@@ -144,10 +188,12 @@ class Pager:
                     self._changed.wait()
             if slot is None:
                 return
-            started = time.perf_counter()
             error = self._fill(slot)
             with self._changed:
-                self.read_seconds += time.perf_counter() - started
+                ended = time.perf_counter()
+                self.read_seconds += ended - self._began
+                self._bytes += slot.size
+                self._timeline.add("disk", f"read {slot.key}", self._began, ended)
                 slot.error, slot.ready, self._reading = error, True, False
                 self._paused = self._paused or error is not None
                 self._changed.notify_all()

@@ -12,16 +12,19 @@ from edgespec.errors import BudgetError, UsageError
 from edgespec.memory.budget import format_size
 from edgespec.memory.layout import PAGE, PARTS, segment_sizes, spread
 from edgespec.memory.resident import ROW_BUDGET, embedding_by_rows
-from edgespec.types import Item, MemoryPlan, ModelHeader, Paging, Speeds
+from edgespec.types import Item, KvType, MemoryPlan, ModelHeader, Paging, Speeds
 
-__all__ = ["Request", "make_plan"]
+__all__ = ["DRAFT_CHUNK", "MOST_NODES", "Request", "make_plan"]
 
 KV_STEP = 256  # the engine rounds contexts up to this
 DEFAULT_CONTEXT = 4096
 MOST_NODES = 32
+DRAFT_CHUNK = 64  # tokens of a prompt the drafter reads at a time: short enough for a stall, and little scratch
 _CHUNKS = (512, 256, 128, 64)
 _MARGIN = 16 << 20  # allocator slack, thread stacks, tokenizer tables
 _HUGE = 2 << 20  # the arena is rounded up to huge pages
+_KEY_BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}  # per cached number
+_KEY_BLOCK = 32  # a head's keys are quantized in blocks of this many
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,13 @@ class Request:
     process: int
     context: int | None = None
     max_nodes: int = MOST_NODES
+    kv_type: KvType = "f16"
 
 
 def make_plan(request: Request) -> MemoryPlan:
-    """The best plan within the budget. Raises BudgetError with the minimum, UsageError for an impossible context."""
+    """The best plan within the budget. Raises BudgetError with the minimum, UsageError for what the model cannot do."""
+    if request.kv_type != "f16" and request.target.key_size % _KEY_BLOCK:
+        raise UsageError(f"heads of {request.target.key_size} numbers cannot be cached as {request.kv_type}: use --kv-type f16")
     trained = request.target.trained_context or DEFAULT_CONTEXT
     if request.context is not None:
         if not 1 <= request.context <= trained:
@@ -100,14 +106,14 @@ def _fixed_items(request: Request, context: int, chunk: int) -> list[Item]:
     target, drafter = request.target, request.drafter
     items = [
         Item("process", request.process + _MARGIN),
-        Item("target, KV cache", _kv(target, context), f"{context} tokens"),
+        Item("target, KV cache", _kv(target, context, request.kv_type), f"{context} tokens, keys in {request.kv_type}"),
         Item("target, scratch", _scratch(target, context, chunk, request.max_nodes), f"{chunk} tokens a pass"),
     ]
     if drafter:
         items += [
             Item("drafter", drafter.weight_bytes + _largest_tensor(drafter), "resident"),
-            Item("drafter, KV cache", _kv(drafter, context)),
-            Item("drafter, scratch", _scratch(drafter, context, chunk, request.max_nodes)),
+            Item("drafter, KV cache", _kv(drafter, context, "f16")),
+            Item("drafter, scratch", _scratch(drafter, context, DRAFT_CHUNK, request.max_nodes)),
         ]
     return items
 
@@ -132,6 +138,7 @@ def _finish(
         context=context,
         chunk=chunk,
         max_nodes=request.max_nodes,
+        kv_type=request.kv_type,
         items=tuple(items),
         segments=len(sizes),
         streamed=streamed,
@@ -173,10 +180,10 @@ def _refusal(request: Request, context: int, minimum: int) -> str:
     )
 
 
-def _kv(header: ModelHeader, context: int) -> int:
-    """Keys and values in half precision for `context` tokens and one tree, rounded as the engine does."""
+def _kv(header: ModelHeader, context: int, keys: KvType) -> int:
+    """Keys as asked and values in half precision, for `context` tokens and one tree, rounded as the engine does."""
     cells = -(-context // KV_STEP) * KV_STEP
-    return cells * sum(header.kv_heads) * (header.key_size + header.value_size) * 2
+    return int(cells * sum(header.kv_heads) * (header.key_size * _KEY_BYTES[keys] + header.value_size * 2))
 
 
 def _scratch(header: ModelHeader, context: int, chunk: int, nodes: int) -> int:

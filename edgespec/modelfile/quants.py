@@ -1,5 +1,7 @@
 """Tensor types of GGUF: number -> (name, weights per block, bytes per block)."""
 
+__all__ = ["TYPES", "number_of"]
+
 TYPES: dict[int, tuple[str, int, int]] = {
     0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22),
     7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 9: ("Q8_1", 32, 40), 10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110),
@@ -9,3 +11,8 @@ TYPES: dict[int, tuple[str, int, int]] = {
     24: ("I8", 1, 1), 25: ("I16", 1, 2), 26: ("I32", 1, 4), 27: ("I64", 1, 8), 28: ("F64", 1, 8),
     29: ("IQ1_M", 256, 56), 30: ("BF16", 1, 2), 34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17),
 }  # fmt: skip
+
+
+def number_of(name: str) -> int:
+    """GGUF's number of a type by name, "Q8_0"."""
+    return next(number for number, (known, _, _) in TYPES.items() if known == name)

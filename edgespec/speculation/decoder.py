@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,54 +14,79 @@ from edgespec.errors import ContextFull, EngineError
 from edgespec.speculation.drafting.base import Drafter
 from edgespec.speculation.tree import DraftTree
 from edgespec.speculation.verify.match import match_target
+from edgespec.timeline import OFF, Timeline
 from edgespec.types import Acceptance, Floats, Round
 
 __all__ = ["Decoder", "Policy"]
 
 
 class Policy(Protocol):
-    reason: str
+    @property
+    def reason(self) -> str: ...
 
-    def size(self) -> int: ...
+    def worth(self, nodes: int, logprob: float) -> bool: ...
 
-    def learn(self, nodes: int, accepted: tuple[int, ...], draft_seconds: float, sweep_seconds: float) -> None: ...
+    def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None: ...
 
 
 @dataclass
 class Decoder:
-    """One target, perhaps a drafter; both have committed everything before `pending`."""
+    """One target and a drafter, introduced to each other: the target's stalls are the drafter's time."""
 
     target: Session
-    drafter: Drafter | None
+    drafter: Drafter
     policy: Policy
     sampler: Sampler
     ends: Callable[[int], bool]
     logprobs: bool = False
+    timeline: Timeline = OFF
 
-    def rounds(self, pending: int, most: int) -> Iterator[Round]:
-        """Emit up to `most` tokens after `pending`, one sweep a round, until one that `ends`. Sessions stay in step."""
+    def rounds(self, prompt: Sequence[int], most: int) -> Iterator[Round]:
+        """Emit up to `most` tokens after `prompt`, one sweep a round, until one that `ends`. Sessions stay in step.
+
+        The target has been given what comes before `prompt`, the drafter all but its last token. The first round ends the
+        prompt and is plain: its token waits for no drafter.
+        """
+        tree, room = self.drafter.begin(prompt[-1]), 0
+        self.target.offer(self._idle)
+        self.target.extend(prompt[:-1])
         while most > 0:
             started = time.perf_counter()
-            tree = self._grow(pending, most)
+            head = self._grow(tree, room)
             drafted = time.perf_counter()
-            tree, accepted = self._verify(tree, most)
+            head, accepted = self._verify(head, most)
             swept = time.perf_counter()
-            self._commit(tree, accepted)
-            self.policy.learn(len(tree) - 1, accepted.path[1:], drafted - started, swept - drafted)
+            self.target.commit(accepted.path, [head.tokens[node] for node in accepted.path])
+            tree = self.drafter.commit(accepted.path, accepted.tokens[-1])
+            if room:
+                self.policy.learn(head, accepted, drafted - started, swept - drafted)
             most -= len(accepted.tokens)
-            pending = accepted.tokens[-1]
-            yield self._round(tree, accepted, drafted - started, swept - drafted)
-            if self.ends(pending):
+            room = min(most - 1, self.target.capacity - self.target.length - 1)
+            yield self._round(head, accepted, started, drafted, swept)
+            if self.ends(accepted.tokens[-1]):
                 return
 
-    def _grow(self, pending: int, most: int) -> DraftTree:
-        nodes = min(self.policy.size(), self.target.capacity - self.target.length - 1) if self.drafter and most > 1 else 0
-        if not self.drafter or nodes <= 0:
-            return DraftTree(pending)
-        tree = self.drafter.begin(pending)
-        while self.drafter.step(nodes):
+    def _grow(self, tree: DraftTree, room: int) -> DraftTree:
+        """Draft until nothing more is worth verifying; the tree, or its head where more was drafted ahead."""
+
+        def worth(nodes: int, logprob: float) -> bool:
+            return nodes < room and self.policy.worth(nodes, logprob)
+
+        nodes = 1
+        while nodes < len(tree) and worth(nodes - 1, tree.logprobs[nodes]):
+            nodes += 1
+        if nodes < len(tree):
+            return tree.head(nodes)
+        while self.drafter.step(worth):
             pass
-        return tree
+        return tree.head(len(tree))  # a copy: the tree itself grows on while the target works
+
+    def _idle(self, seconds: float) -> bool:
+        """In the target's stalls: draft ahead, unless drafting does not pay at all."""
+        if not self.policy.worth(0, 0.0):
+            return False
+        with self.timeline.span("drafter", "ahead"):
+            return self.drafter.idle(seconds)
 
     def _verify(self, tree: DraftTree, most: int) -> tuple[DraftTree, Acceptance]:
         """Score and walk the tree. A failed or non-finite pass is tried once more, plain, before it is an error."""
@@ -71,8 +96,6 @@ class Decoder:
         except ContextFull:
             raise
         except EngineError:
-            if len(tree) == 1:
-                raise
             broken = True
         if broken:
             tree = DraftTree(tree.tokens[0])
@@ -81,16 +104,9 @@ class Decoder:
                 raise EngineError("the target's logits are not finite: the model file is damaged, download it again")
         return tree, match_target(tree, rows, self.sampler, ends=self.ends, most=most, logprobs=self.logprobs)
 
-    def _commit(self, tree: DraftTree, accepted: Acceptance) -> None:
-        tokens = [tree.tokens[node] for node in accepted.path]
-        self.target.commit(accepted.path, tokens)
-        if self.drafter:
-            if len(tree) > 1:
-                self.drafter.commit(accepted.path, tokens)
-            else:
-                self.drafter.extend(tokens)
-
-    def _round(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> Round:
+    def _round(self, tree: DraftTree, accepted: Acceptance, started: float, drafted: float, swept: float) -> Round:
+        self.timeline.add("drafter", f"draft {len(tree) - 1}", started, drafted)
+        self.timeline.add("decode", f"sweep of {len(tree)}: {len(accepted.tokens)} tokens", drafted, swept)
         guessed = len(accepted.path) - 1
         return Round(
             tokens=accepted.tokens,
@@ -99,8 +115,10 @@ class Decoder:
             accepted=guessed,
             near_ties=accepted.near_ties,
             logprobs=accepted.logprobs,
-            draft_seconds=draft_seconds,
-            sweep_seconds=sweep_seconds,
+            draft_seconds=drafted - started,
+            sweep_seconds=swept - drafted,
+            drafted_ahead=self.drafter.ahead,
+            kept_ahead=self.drafter.kept,
         )
 
 

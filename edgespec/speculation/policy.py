@@ -1,159 +1,234 @@
-"""How many nodes to draft: the size with the most expected tokens per second, from what was measured so far.
+"""Which nodes are worth verifying: the trees with the most expected tokens per second, from what was measured so far.
 
-A best-first tree of 8 nodes is the beginning of the one of 16, so every verified tree tells for every smaller size how
-many of its drafts would have been accepted. Costs are running averages of real passes and draft steps, begun with the
-calibration. Where no size beats plain decoding, speculation is off, and is tried again now and then.
+A drafter offers candidates by falling probability, so the optimal tree is found by stopping in time: a node is worth its
+place as long as the tokens it adds outweigh the tokens that its time would bring at the present rate (the marginal rule
+behind Sequoia's tree size and EAGLE-2's dynamic trees, with measured costs on both sides). Where the disk is the
+bottleneck nodes cost nothing up to what computes while it reads; where arithmetic is, only confident ones pay.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 
-__all__ = ["SIZES", "AutoPolicy", "FixedPolicy"]
+from edgespec.speculation.tree import DraftTree
+from edgespec.types import ROW_BLOCK, Acceptance
 
-SIZES = (0, 4, 8, 16, 32)
-_MEMORY = 0.15  # weight of the newest measurement
-_PRIOR_WEIGHT = 2  # rounds that the prior counts for
-_TRIALS = 2  # a size nearly as promising as the best is tried this often before it is judged
-_NEARLY = 0.7
-_PRIOR_AGREEMENT = 0.55
-_EXPLORE_EVERY = 16  # rounds between looks at a neighbouring size
-_MARGIN = 1.03  # a change must promise this much
+__all__ = ["AlphaPolicy", "AutoPolicy", "FixedPolicy", "Tables"]
+
+Tables = dict[str, dict[int, float]]  # name of the table -> row count, or bin of confidence -> value
+
+_FLOOR = math.log(0.02)  # a node less likely than this is not worth one even for nothing
+_FILLED = 0.75  # of its first node's probability, what the nodes of a block have on average; until measured
+_NEWEST = 0.15  # weight of the newest measurement of a cost
+_NEWEST_ROUND = 0.06  # of what a round brought, which varies more
+_BIN = 0.5  # width of a bin of confidence, in log-probability
+_BINS = 12
+_PRIOR = 4.0  # rounds' worth of trust in the drafter's own probabilities
+_FADE = 0.98  # of older acceptance, per round
+_TRIAL = 4  # rounds before speculation is judged
+_LOOKS = 8  # rounds at most in which a block is drafted whatever experience says, as long as that succeeds
+_FIRST_PAUSE, _LONGEST_PAUSE = 16, 256  # plain rounds until it is tried again; doubled each time it fails
+_MARGIN = 1.02  # what speculation must promise to be switched on again
+_PRIOR_TREE, _PRIOR_TOKENS = 16, 3.3  # rows, and tokens a round, assumed of a pair that never ran
 
 
 @dataclass
 class FixedPolicy:
-    """Always the same size; `nodes=0` is plain decoding."""
+    """Always `nodes` of them; 0 is plain decoding."""
 
     nodes: int
     reason: str = "as asked"
 
-    def size(self) -> int:
-        return self.nodes
+    def worth(self, nodes: int, logprob: float) -> bool:
+        """Whether one more node is wanted beyond the `nodes` drafted, given its cumulative log-probability."""
+        return nodes < self.nodes
 
-    def learn(self, nodes: int, accepted: Sequence[int], draft_seconds: float, sweep_seconds: float) -> None:
+    def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None:
         """Nothing to learn."""
 
 
 @dataclass
-class AutoPolicy:
-    """`sweep_cost(n)` and `draft_cost(n)` predict seconds for n drafted nodes until they have been measured."""
+class AlphaPolicy:
+    """LLMCad's fallback rule: verify when the best branch's cumulative confidence T_c has fallen below alpha.
 
-    sweep_cost: Callable[[int], float]
-    draft_cost: Callable[[int], float]
-    largest: int = SIZES[-1]
-    reason: str = "not measured yet"
-    _step: dict[int, float] = field(default_factory=dict)  # size -> drafts accepted per round beyond the next smaller size
-    _seen: dict[int, int] = field(default_factory=dict)  # size -> rounds that told about it
-    _sweep: dict[int, float] = field(default_factory=dict)
-    _draft: dict[int, float] = field(default_factory=dict)
-    _rounds: int = 0
+    All drafts right: alpha *= 0.5; otherwise alpha /= T_c ** ((N_all - N_correct) / N_all), N along the best branch
+    (Xu et al., "LLMCad: Fast and Scalable On-device Large Language Model Inference", 2023).
+    """
 
-    def tables(self) -> dict[str, dict[int, float]]:
-        """What was measured so far, for `begin_with` of a later policy on the same models and machine."""
-        return {"sweep": self._sweep, "draft": self._draft, "step": self._step}
-
-    def begin_with(self, tables: dict[str, dict[int, float]]) -> None:
-        """Start from measurements instead of predictions."""
-        for name, own in self.tables().items():
-            own.update({size: value for size, value in tables.get(name, {}).items() if size in SIZES})
-        self._seen = {size: _PRIOR_WEIGHT for size in self._step}
-
-    def size(self) -> int:
-        """The number of nodes to draft in the next round."""
-        rates = {size: self.rate(size) for size in self.sizes}
-        best = max(rates, key=lambda size: rates[size])
-        if best and rates[best] < _MARGIN * rates[0]:
-            best = 0
-        self.reason = self._explain(best, rates)
-        self._rounds += 1
-        untried = [s for s in self.sizes if s > best and self._seen.get(s, 0) < _TRIALS and rates[s] > _NEARLY * rates[best]]
-        if best and untried:
-            return untried[0]
-        if self._rounds % _EXPLORE_EVERY == 0:
-            return self._neighbour(best)
-        return best
+    largest: int
+    alpha: float = 0.01
 
     @property
-    def sizes(self) -> list[int]:
-        return [size for size in SIZES if size <= self.largest]
+    def reason(self) -> str:
+        return f"LLMCad's rule: drafts down to a confidence of {self.alpha:.4f}"
 
-    def rate(self, size: int) -> float:
-        """Expected tokens per second with trees of `size`."""
-        return (1.0 + self._expected_gain(size)) / max(1e-9, self._sweep_seconds(size) + self._draft_seconds(size))
+    def worth(self, nodes: int, logprob: float) -> bool:
+        return nodes < self.largest and logprob >= math.log(self.alpha)
 
-    def learn(self, nodes: int, accepted: Sequence[int], draft_seconds: float, sweep_seconds: float) -> None:
-        """One round: `nodes` were drafted, `accepted` are the indices of the accepted ones, root not counted."""
-        for smaller, size in pairwise(SIZES):
-            if size <= self._rung(nodes):
-                self._observe(smaller, size, sum(1 for node in accepted if smaller < node <= size))
-        self._blend(self._sweep, self._rung(nodes), sweep_seconds)
-        if nodes:
-            self._blend(self._draft, self._rung(nodes), draft_seconds)
-
-    @staticmethod
-    def _rung(nodes: int) -> int:
-        return next((size for size in SIZES if nodes <= size), SIZES[-1])
-
-    @staticmethod
-    def _blend(table: dict[int, float], key: int, value: float) -> None:
-        table[key] = value if key not in table else (1 - _MEMORY) * table[key] + _MEMORY * value
-
-    def _observe(self, smaller: int, size: int, accepted: int) -> None:
-        seen = self._seen[size] = self._seen.get(size, 0) + 1
-        weight = max(_MEMORY, 1 / (seen + _PRIOR_WEIGHT))
-        before = self._step.get(size, _prior_gain(size) - _prior_gain(smaller))
-        self._step[size] = before + weight * (accepted - before)
-
-    def _expected_gain(self, size: int) -> float:
-        """Steps up to `size`; one that was never seen is the prior's, scaled by how the seen ones compare with theirs."""
-        measured = expected = total = 0.0
-        for smaller, rung in pairwise(SIZES):
-            if rung > size:
-                break
-            prior = _prior_gain(rung) - _prior_gain(smaller)
-            if rung in self._step:
-                total += self._step[rung]
-                measured, expected = measured + self._step[rung], expected + prior
-            else:
-                total += prior * (measured / expected if expected else 1.0)
-        return total
-
-    def _sweep_seconds(self, size: int) -> float:
-        return self._scaled(self._sweep, self.sweep_cost, size)
-
-    def _draft_seconds(self, size: int) -> float:
-        return self._scaled(self._draft, self.draft_cost, size) if size else 0.0
-
-    @staticmethod
-    def _scaled(measured: dict[int, float], predicted: Callable[[int], float], size: int) -> float:
-        """The measurement at `size`, or the prediction corrected by the nearest measurement."""
-        if size in measured:
-            return measured[size]
-        if not measured:
-            return predicted(size)
-        known = min(measured, key=lambda other: abs(other - size))
-        return measured[known] * predicted(size) / max(1e-9, predicted(known))
-
-    def _neighbour(self, size: int) -> int:
-        """Alternately one rung up and one down, so that a wrong belief is found out."""
-        sizes = self.sizes
-        step = 1 if (self._rounds // _EXPLORE_EVERY) % 2 else -1
-        index = sizes.index(size) + step
-        return sizes[index] if 0 <= index < len(sizes) else sizes[sizes.index(size) - step]
-
-    def _explain(self, best: int, rates: dict[int, float]) -> str:
-        seen = ", ".join(f"{size}: {rate:.2f}" for size, rate in rates.items())
-        if best == 0:
-            return f"off: no tree promises more tokens/s than plain decoding ({seen})"
-        return f"{best} nodes: most expected tokens/s ({seen})"
+    def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None:
+        leaves = set(range(1, len(tree))) - set(tree.parents)
+        if not leaves:
+            self.alpha = max(1e-6, self.alpha * 0.5)  # nothing was confident enough to be drafted: ask for less
+            return
+        best = max(leaves, key=lambda leaf: tree.logprobs[leaf])
+        branch = tree.path(best)[1:]
+        wrong = len(branch) - len(set(branch) & set(accepted.path))
+        if wrong:
+            self.alpha /= math.exp(tree.logprobs[best] * wrong / len(branch))
+        else:
+            self.alpha *= 0.5
+        self.alpha = min(0.9, max(1e-6, self.alpha))
 
 
-def _prior_gain(size: int) -> float:
-    """Accepted drafts of a best-first tree at the prior agreement: the chain's limit, and a share per doubling beyond."""
-    if size == 0:
-        return 0.0
-    return _PRIOR_AGREEMENT / (1 - _PRIOR_AGREEMENT) * (0.8 + 0.22 * math.log2(size / 4 + 1))
+@dataclass
+class AutoPolicy:
+    """`sweep_cost(rows)` and `draft_cost` (a node) predict seconds until they have been measured."""
+
+    sweep_cost: Callable[[int], float]
+    draft_cost: float
+    largest: int
+    reason: str = "not measured yet"
+    _sweep: dict[int, float] = field(default_factory=dict)  # rows, a block's last -> seconds
+    _draft: dict[int, float] = field(default_factory=dict)  # 0 -> seconds a node, outside stalls
+    _tries: dict[int, float] = field(default_factory=dict)  # bin of confidence -> nodes verified, faded
+    _hits: dict[int, float] = field(default_factory=dict)  # of these accepted
+    _rounds: dict[int, float] = field(default_factory=dict)  # rows, a block's last -> rounds verified so, faded
+    _tokens: dict[int, float] = field(default_factory=dict)  # tokens of these rounds
+    _round: dict[int, float] = field(default_factory=dict)  # 0 -> tokens, 1 -> seconds, of a round with drafts
+    _filled: dict[int, float] = field(default_factory=dict)  # 0 -> see _FILLED
+    _judged: int = 0  # rounds with drafts since speculation was last switched on
+    _looking: bool = True
+    _pause: int = 0  # plain rounds left
+    _next_pause: int = _FIRST_PAUSE
+
+    @property
+    def costs(self) -> Tables:
+        """What this pair costs on this machine under this plan, for `begin_with` of a later policy."""
+        return {"sweep": self._sweep, "draft": self._draft, "round": self._round}
+
+    @property
+    def acceptance(self) -> Tables:
+        """What the target makes of this drafter, whatever the plan."""
+        return {"tries": self._tries, "hits": self._hits, "rounds": self._rounds, "tokens": self._tokens, "filled": self._filled}
+
+    def begin_with(self, tables: Tables) -> None:
+        """Start from measurements instead of predictions."""
+        for name, own in (self.costs | self.acceptance).items():
+            own.update(tables.get(name, {}))
+
+    def worth(self, nodes: int, logprob: float) -> bool:
+        """Whether one more node is wanted beyond the `nodes` drafted, given its cumulative log-probability."""
+        if self._pause or nodes >= self.largest or logprob < _FLOOR:
+            return False
+        rows = nodes + 1
+        if (nodes and rows % ROW_BLOCK) or (self._looking and rows < ROW_BLOCK):
+            return True  # the block it is in is paid for
+        places = ROW_BLOCK - rows % ROW_BLOCK
+        tokens = self.probability(logprob) * places * self._filled.get(0, _FILLED)
+        seconds = self.sweep_seconds(rows + places) - self.sweep_seconds(rows) + places * self._draft_seconds
+        return tokens > self.rate * seconds
+
+    def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None:
+        """One round: what was verified, what of it was kept, and what it took."""
+        _blend(self._sweep, _block(len(tree)), sweep_seconds)
+        if self._pause:
+            self._pause -= 1
+            self._resume_if_worse()
+            return
+        if len(tree) > 1:
+            _blend(self._draft, 0, draft_seconds / (len(tree) - 1))
+        self._observe(tree, accepted)
+        self._judged += 1
+        self._looking = self._looking and len(accepted.path) > 1 and self._judged < _LOOKS
+        weight = max(_NEWEST_ROUND, 1 / self._judged)
+        _blend(self._round, 0, len(accepted.tokens), weight)
+        _blend(self._round, 1, draft_seconds + sweep_seconds, weight)
+        if self._judged >= _TRIAL:
+            self._judge()
+
+    def expected_rate(self) -> float:
+        """Tokens per second to expect: trees as they came out so far for this pair, at the costs known for this plan."""
+        rounds = self._rounds or {_PRIOR_TREE: 1.0}
+        tokens = self._tokens or {_PRIOR_TREE: _PRIOR_TOKENS}
+        seconds = sum(n * (self.sweep_seconds(rows) + (rows - 1) * self._draft_seconds) for rows, n in rounds.items())
+        return max(self.plain_rate, sum(tokens.values()) / seconds)
+
+    @property
+    def plain_rate(self) -> float:
+        """Tokens per second without drafts."""
+        return 1 / self.sweep_seconds(1)
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second: with drafts as far as they were measured, at least without."""
+        if not self._round:
+            return self.plain_rate
+        return max(self.plain_rate, self._round[0] / self._round[1])
+
+    def probability(self, logprob: float) -> float:
+        """That a node of this cumulative log-probability is accepted: the drafter's word, corrected by experience."""
+        place, claimed = _bin(logprob), math.exp(logprob)
+        return (self._hits.get(place, 0.0) + _PRIOR * claimed) / (self._tries.get(place, 0.0) + _PRIOR)
+
+    def sweep_seconds(self, rows: int) -> float:
+        """As measured at this many rows, or the prediction corrected by the nearest measurement."""
+        block = _block(rows)
+        if block in self._sweep:
+            return self._sweep[block]
+        if not self._sweep:
+            return self.sweep_cost(block)
+        known = min(self._sweep, key=lambda other: abs(other - block))
+        return self._sweep[known] * self.sweep_cost(block) / self.sweep_cost(known)
+
+    @property
+    def _draft_seconds(self) -> float:
+        return self._draft.get(0, self.draft_cost)
+
+    def _observe(self, tree: DraftTree, accepted: Acceptance) -> None:
+        for table in (self._tries, self._hits, self._rounds, self._tokens):
+            for place in table:
+                table[place] *= _FADE
+        block = _block(len(tree))
+        self._rounds[block] = self._rounds.get(block, 0.0) + 1
+        self._tokens[block] = self._tokens.get(block, 0.0) + len(accepted.tokens)
+        for node in range(1, len(tree)):
+            place = _bin(tree.logprobs[node])
+            self._tries[place] = self._tries.get(place, 0.0) + 1
+            self._hits[place] = self._hits.get(place, 0.0) + (node in accepted.path)
+        for first in (1, *range(ROW_BLOCK, len(tree), ROW_BLOCK)):
+            chances = [self.probability(logprob) for logprob in tree.logprobs[first : -(-(first + 1) // ROW_BLOCK) * ROW_BLOCK]]
+            if len(chances) >= ROW_BLOCK - 1:
+                _blend(self._filled, 0, sum(chances) / len(chances) / chances[0])
+
+    def _judge(self) -> None:
+        drafting = self._round[0] / self._round[1]
+        if drafting >= self.plain_rate:
+            self.reason = f"on: {drafting:.2f} tokens/s with drafts, {self.plain_rate:.2f} without"
+            self._next_pause = _FIRST_PAUSE
+            return
+        self.reason = f"off: {drafting:.2f} tokens/s with drafts, {self.plain_rate:.2f} without"
+        self._pause, self._next_pause = self._next_pause, min(_LONGEST_PAUSE, 2 * self._next_pause)
+        self._judged = 0
+
+    def _resume_if_worse(self) -> None:
+        """Plain decoding turned out slower than drafting was, or the pause is over: draft again."""
+        if self._round and self._round[0] / self._round[1] > _MARGIN * self.plain_rate:
+            self._pause = 0
+        if not self._pause:
+            self._looking = True
+            self.reason = "on: trying drafts again"
+
+
+def _block(rows: int) -> int:
+    """The last row of the kernel's block that row number `rows` is in; a single row is a kernel of its own."""
+    return 1 if rows == 1 else -(-rows // ROW_BLOCK) * ROW_BLOCK
+
+
+def _bin(logprob: float) -> int:
+    return min(_BINS - 1, int(-logprob / _BIN))
+
+
+def _blend(table: dict[int, float], key: int, value: float, weight: float = _NEWEST) -> None:
+    table[key] = value if key not in table else (1 - weight) * table[key] + weight * value

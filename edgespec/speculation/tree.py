@@ -59,6 +59,24 @@ class DraftTree:
     def is_path(self, nodes: Sequence[int]) -> bool:
         return bool(nodes) and nodes[0] == 0 and all(self.parents[b] == a for a, b in itertools.pairwise(nodes))
 
+    def head(self, nodes: int) -> DraftTree:
+        """A copy of the first `nodes` nodes; parents come first, so none of them is an orphan."""
+        head = DraftTree(self.tokens[0])
+        for node in range(1, nodes):
+            head.add(self.parents[node], self.tokens[node], self.logprobs[node])
+        return head
+
+    def below(self, root: int) -> tuple[DraftTree, list[int]]:
+        """The subtree under `root`, log-probabilities relative to it, and which of our nodes its nodes were, in order."""
+        tree, nodes = DraftTree(self.tokens[root]), [root]
+        place = {root: 0}
+        for node in range(root + 1, len(self)):
+            if self.parents[node] in place:
+                logprob = self.logprobs[node] - self.logprobs[root]
+                place[node] = tree.add(place[self.parents[node]], self.tokens[node], logprob)
+                nodes.append(node)
+        return tree, nodes
+
     def ancestor_mask(self) -> NDArray[np.bool_]:
         """(nodes, nodes); row i marks what node i may attend to within the tree: its ancestors and itself."""
         mask = np.eye(len(self), dtype=np.bool_)

@@ -92,6 +92,29 @@ def test_commit_then_score_equals_a_fresh_prefill(make: Factory, path: list[int]
     assert close(rows[6], plain(make, [*PROMPT, *tokens, 99, 11, 15, 16]))
 
 
+@pytest.mark.parametrize(("path", "root"), [([0, 1], 5), ([0], 1), ([0, 3], 7), ([0], 3), ([0, 1, 5], 6)])
+def test_what_was_scored_below_the_next_token_stays_scored(make: Factory, path: list[int], root: int) -> None:
+    """Twice in a row, with nodes added below and beside what was kept."""
+    session, tree = make(), branchy()
+    session.extend(PROMPT)
+    session.score(tree)
+    history = PROMPT + [tree.tokens[node] for node in path]
+    below, nodes = tree.below(root)
+    session.commit(path, [tree.tokens[node] for node in path], nodes)
+    assert session.length == len(history)
+    kept = len(below)
+    for parent, token in ((0, 21), (kept - 1, 22), (0, 23), (kept, 24)):
+        below.add(parent, token, -9.0)
+    rows = np.array(session.score(below, kept))
+    for row, node in zip(rows, range(kept, len(below)), strict=True):
+        assert close(row, plain(make, history + [below.tokens[n] for n in below.path(node)])), node
+    again, nodes = below.below(kept)
+    session.commit([0], [below.tokens[0]], nodes)
+    again.add(len(again) - 1, 25, -9.0)
+    history += [below.tokens[0], *(again.tokens[n] for n in again.path(len(again) - 1))]
+    assert close(np.array(session.score(again, len(again) - 1)[0]), plain(make, history))
+
+
 def test_nodes_that_were_not_scored_are_appended(make: Factory) -> None:
     session, tree = make(), DraftTree(9)
     session.extend(PROMPT)

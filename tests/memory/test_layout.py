@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,12 +44,20 @@ def test_runs_are_page_aligned_and_do_not_overlap(spots: list[tuple[int, int, in
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=60), st.integers(0, 40_000))
-def test_spread_fits_and_streams_no_more_than_its_neighbour(sizes: list[int], room: int) -> None:
+def test_spread_fits_and_leaves_no_room_that_a_segment_would_fit(sizes: list[int], room: int) -> None:
     streamed = spread(sizes, room)
     pinned = sum(sizes) - sum(sizes[layer] for layer in streamed)
     assert pinned <= room
     assert list(streamed) == sorted(set(streamed))
-    assert len(spread(sizes, room + 100)) <= len(streamed)
+    assert all(sizes[index] > room - pinned for index in streamed)
+
+
+@given(st.integers(1, 60), st.integers(0, 70))
+def test_spread_of_equal_segments_is_even_and_minimal(count: int, fitting: int) -> None:
+    streamed = spread([10] * count, 10 * fitting + 3)
+    assert len(streamed) == max(0, count - fitting)
+    gaps = [b - a for a, b in itertools.pairwise(streamed)]
+    assert not gaps or max(gaps) - min(gaps) <= 1
 
 
 LLAMA = ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"]

@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from edgespec.memory.learned import recall, remember
-from edgespec.speculation.policy import AutoPolicy
 
 TABLES = {"sweep": {0: 0.5, 16: 0.7}, "draft": {16: 0.1}, "step": {4: 1.5}}
 
@@ -35,10 +34,3 @@ def test_only_the_newest_keys_are_kept_and_a_read_only_place_is_no_error(tmp_pat
     assert recall(cache, "3") == {}
     assert recall(cache, "69") == TABLES
     remember(Path("/proc/nowhere/learned.json"), "a", TABLES)
-
-
-def test_a_policy_starts_from_what_it_is_given() -> None:
-    policy = AutoPolicy(lambda nodes: 1.0, lambda nodes: 0.0)
-    policy.begin_with({"sweep": {0: 0.01, 4: 5.0, 8: 5.0, 16: 5.0, 32: 5.0, 7: 1.0}, "draft": {}, "step": {4: 0.1}})
-    assert policy.size() == 0
-    assert 7 not in policy.tables()["sweep"]

@@ -92,3 +92,17 @@ def test_lanes_refuse_gaps_and_too_many_leaves() -> None:
         lanes.assign([-1], [0], 1)
     with pytest.raises(UsageError, match="leaves"):
         lanes.assign([-1, 0, 0], [0, 1, 1], 0)
+
+
+@given(trees(), st.data())
+def test_a_head_is_a_copy_and_a_subtree_keeps_paths_and_probabilities(tree: DraftTree, data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, len(tree)))
+    head = tree.head(count)
+    assert (head.tokens, head.parents, head.logprobs) == (tree.tokens[:count], tree.parents[:count], tree.logprobs[:count])
+    root = data.draw(st.integers(0, len(tree) - 1))
+    below, nodes = tree.below(root)
+    assert set(nodes) == {node for node in range(len(tree)) if root in tree.path(node)}
+    for place, node in enumerate(nodes):
+        path = tree.path(node)
+        assert [below.tokens[n] for n in below.path(place)] == [tree.tokens[n] for n in path[path.index(root) :]]
+        assert below.logprobs[place] == pytest.approx(tree.logprobs[node] - tree.logprobs[root])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from edgespec.engines.base import Idle
 from edgespec.engines.llamacpp.library import filter_library, ggml, llama
 from edgespec.memory.layout import PARTS
 
@@ -48,6 +49,7 @@ class Callbacks:
         self._state = _State(ggml().get_name_address, self._boundary, self._parts, self._flags, len(PARTS), layers, 0, 0.0)
         self._library = filter_library()
         self._eval = bool(chosen)
+        self.idle: Idle | None = None  # what the running pass may do while it waits
 
     @property
     def seconds(self) -> float:
@@ -66,7 +68,7 @@ class Callbacks:
         params.abort_callback_data = state
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self, idle: Idle | None = None) -> Iterator[None]:
         """Around a pass: let the callbacks have the GIL soon even beside a thread that never lets go of it.
 
         The switch interval belongs to the whole process; 5 ms for each of some fifty boundaries would double a sweep.
@@ -74,12 +76,13 @@ class Callbacks:
         if not self._eval:
             yield
             return
-        before = sys.getswitchinterval()
+        before, self.idle = sys.getswitchinterval(), idle
         sys.setswitchinterval(min(before, _SWITCH_INTERVAL))
         try:
             yield
         finally:
             sys.setswitchinterval(before)
+            self.idle = None
 
     def interrupt(self) -> None:
         """End the running pass after its current graph node, and every later one until `resume`. Safe from any thread."""

@@ -16,7 +16,9 @@ from edgespec.engines.llamacpp.tokenizer import LlamaTokenizer
 from edgespec.errors import EngineError, ModelChanged
 from edgespec.memory.weightfile import WeightFile
 from edgespec.modelfile.header import unchanged
-from edgespec.types import MemoryPlan, ModelHeader, Paging, SamplingParams
+from edgespec.modelfile.quants import number_of
+from edgespec.timeline import OFF, Timeline
+from edgespec.types import KvType, MemoryPlan, ModelHeader, Paging, SamplingParams
 
 __all__ = ["LlamaModel"]
 
@@ -31,9 +33,9 @@ class LlamaModel:
 
     def __init__(
         self, header: ModelHeader, plan: MemoryPlan | None, *, threads: int, strict: bool = False,
-        file: WeightFile | None = None, shift: int = 0,
+        file: WeightFile | None = None, shift: int = 0, timeline: Timeline = OFF,
     ) -> None:  # fmt: skip
-        self.header, self._threads = header, threads
+        self.header, self._threads, self._timeline = header, threads, timeline
         self._sessions: list[LlamaSession] = []
         self._file = file
         self._paged: PagedWeights | None = None
@@ -54,7 +56,7 @@ class LlamaModel:
                 if filter_library() is None:
                     raise Refusal("the C callbacks were not built (no compiler at install)")
                 self._file = self._file or WeightFile(self.header.files)
-                model, self._paged = load_paged(self.header, plan, self._file, shift=shift)
+                model, self._paged = load_paged(self.header, plan, self._file, shift=shift, timeline=self._timeline)
                 return model
             except Refusal as refusal:
                 self._fall_back(refusal, strict)
@@ -78,6 +80,11 @@ class LlamaModel:
         return self._paged.pager.wait_seconds if self._paged else 0.0
 
     @property
+    def idle_seconds(self) -> float:
+        """Time of such waits that was put to use."""
+        return self._paged.pager.idle_seconds if self._paged else 0.0
+
+    @property
     def read_seconds(self) -> float:
         """Time the reader spent reading streamed layers."""
         return self._paged.pager.read_seconds if self._paged else 0.0
@@ -85,13 +92,20 @@ class LlamaModel:
     @property
     def callback_seconds(self) -> float:
         """Time the passes spent in Python at layer boundaries, waiting not counted."""
-        return self._callbacks.seconds - self.wait_seconds
+        return self._callbacks.seconds - self.wait_seconds - self.idle_seconds
 
-    def session(self, *, context: int, chunk: int, max_nodes: int) -> LlamaSession:
+    def session(
+        self, *, context: int, chunk: int, max_nodes: int, lanes: int | None = None, kv_type: KvType = "f16"
+    ) -> LlamaSession:
+        """A timeline of `context` cells: passes of up to `chunk` tokens or of trees with `max_nodes` drafted nodes.
+
+        `lanes` is how many leaves a tree may have that grows over several passes.
+        """
         rows = self._paged.rows if self._paged else None
         session = LlamaSession(
             self._model, self.tokenizer.size, self._callbacks, context=context, chunk=chunk, max_nodes=max_nodes,
-            threads=self._threads, **({"before_pass": rows.ensure} if rows else {}),
+            lanes=lanes or max_nodes + 1, threads=self._threads, keys=number_of(kv_type.upper()),
+            **({"before_pass": rows.ensure} if rows else {}),
         )  # fmt: skip
         self._sessions.append(session)
         return session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +14,11 @@ from edgespec.engines.llamacpp.params import context_params, load_file
 from edgespec.engines.llamacpp.pointers import Graph, Refusal, check_graph, check_weights, point
 from edgespec.engines.llamacpp.rows import EmbeddingRows
 from edgespec.engines.llamacpp.standin import mappings, seal, stand_in, unpopulated
-from edgespec.memory.layout import Layout, cut
+from edgespec.memory.layout import PARTS, Layout, cut
 from edgespec.memory.pager import Pager
 from edgespec.memory.resident import Resident
 from edgespec.memory.weightfile import WeightFile
+from edgespec.timeline import OFF, Timeline
 from edgespec.types import MemoryPlan, ModelHeader, TensorExtent
 
 __all__ = ["PagedWeights", "load_paged"]
@@ -32,7 +34,9 @@ class _Learned:
     fine: bool  # whether layers can be paged in segments, or only whole
 
 
-def load_paged(header: ModelHeader, plan: MemoryPlan, file: WeightFile, *, shift: int = 0) -> tuple[Any, PagedWeights]:
+def load_paged(
+    header: ModelHeader, plan: MemoryPlan, file: WeightFile, *, shift: int = 0, timeline: Timeline = OFF
+) -> tuple[Any, PagedWeights]:
     """Load without reading, check every pointer, read what stays resident, start the pager.
 
     `shift` moves every expected address; tests use it to see the self-check refuse. Raises Refusal.
@@ -49,7 +53,7 @@ def load_paged(header: ModelHeader, plan: MemoryPlan, file: WeightFile, *, shift
             resident.close()
             resident = Resident(header, plan, file, fine=False)
         resident.wait()
-        return model, PagedWeights(header, file, learned.weights, resident)
+        return model, PagedWeights(header, file, learned.weights, resident, timeline)
     except BaseException:
         resident.close()
         if model:
@@ -132,8 +136,11 @@ def _watch(model: Any, width: int) -> Graph:
 class PagedWeights:
     """Core and pinned segments in the arena, streamed ones behind the pager, and the handler that ties them together."""
 
-    def __init__(self, header: ModelHeader, file: WeightFile, weights: dict[str, tuple[int, ...]], resident: Resident) -> None:
-        self._weights, self._resident = weights, resident
+    def __init__(
+        self, header: ModelHeader, file: WeightFile, weights: dict[str, tuple[int, ...]], resident: Resident, timeline: Timeline
+    ) -> None:
+        self._weights, self._resident, self._timeline = weights, resident, timeline
+        self._since = 0.0  # when the engine last went on computing
         self.rows = EmbeddingRows.for_model(header, file)
         for layout, piece in resident.pinned:
             for addresses, place in self._targets(layout):
@@ -141,7 +148,7 @@ class PagedWeights:
         if self.rows:
             point(weights[self.rows.name], self.rows.address)
         self._places = {key: self._targets(layout) for key, layout in resident.streamed.items()}
-        self.pager = Pager(file, resident.streamed, sorted(resident.streamed), resident.ring)
+        self.pager = Pager(file, resident.streamed, sorted(resident.streamed), resident.ring, timeline)
         self.callbacks = Callbacks(header.layers, resident.streamed, self._at_boundary)
 
     def _targets(self, layout: Layout) -> list[tuple[tuple[int, ...], int]]:
@@ -149,12 +156,16 @@ class PagedWeights:
         return [(self._weights[name], place) for name, place in layout.places if name in self._weights]
 
     def _at_boundary(self, key: int, before: bool) -> None:
-        if not before:
+        arrived = time.perf_counter()
+        layer, part = divmod(key, len(PARTS))
+        self._timeline.add("target", f"compute {'up to' if before else 'layer'} {layer} {PARTS[part]}", self._since, arrived)
+        if before:
+            slot = self.pager.acquire(key, self.callbacks.idle)
+            for addresses, place in self._places[key]:
+                point(addresses, slot + place)
+        else:
             self.pager.release(key)
-            return
-        slot = self.pager.acquire(key)
-        for addresses, place in self._places[key]:
-            point(addresses, slot + place)
+        self._since = time.perf_counter()
 
     def close(self) -> None:
         """After the contexts, before the model: stop the reader, then give the memory back."""

@@ -15,8 +15,11 @@ _LOAD_PLAIN, _LOAD_MAPPED = 0, 1
 _NO_FLASH_ATTENTION = 0
 
 
-def context_params(*, context: int, chunk: int, lanes: int, outputs: int, threads: int) -> Any:
-    """One unified KV stream shared by `lanes` sequences; output and compute buffers no larger than the tree needs."""
+def context_params(*, context: int, chunk: int, lanes: int, outputs: int, threads: int, keys: int = 1) -> Any:
+    """One unified KV stream shared by `lanes` sequences; output and compute buffers no larger than the tree needs.
+
+    `keys` is the type of cached keys by GGUF's number; values stay in half precision, without flash attention they must.
+    """
     params = llama().llama_context_default_params()
     params.n_ctx = context
     params.n_batch = params.n_ubatch = chunk
@@ -24,6 +27,7 @@ def context_params(*, context: int, chunk: int, lanes: int, outputs: int, thread
     params.n_outputs_max = params.n_outputs_max_per_seq = outputs
     params.n_threads = params.n_threads_batch = threads
     params.kv_unified = True
+    params.type_k = keys
     # The engine's CPU flash attention sums values in half precision, in the order of the cells: a branch that lies
     # elsewhere in the cache moved logits by 0.2. Without it a tree's rows were equal to plain decoding's to the last bit.
     params.flash_attn_type = _NO_FLASH_ATTENTION

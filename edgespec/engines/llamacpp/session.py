@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from edgespec.engines.base import Idle
 from edgespec.engines.lanes import Lanes
 from edgespec.engines.llamacpp.batch import Batch
 from edgespec.engines.llamacpp.callbacks import Callbacks
@@ -25,13 +26,15 @@ class LlamaSession:
     """Implements `engines.base.Session`. Every lane is tagged with the committed prefix; see `engines.lanes`."""
 
     def __init__(
-        self, model: Any, vocabulary: int, callbacks: Callbacks, *, context: int, chunk: int, max_nodes: int, threads: int,
-        before_pass: Callable[[Sequence[int]], None] = lambda tokens: None,
+        self, model: Any, vocabulary: int, callbacks: Callbacks, *, context: int, chunk: int, max_nodes: int, lanes: int,
+        threads: int, keys: int, before_pass: Callable[[Sequence[int]], None] = lambda tokens: None,
     ) -> None:  # fmt: skip
-        self._lanes = Lanes(max_nodes + 1)
+        self._lanes = Lanes(lanes)
         self._callbacks, self._before_pass, self._vocabulary = callbacks, before_pass, vocabulary
         self._chunk = chunk
-        params = context_params(context=context, chunk=chunk, lanes=self._lanes.count, outputs=max_nodes + 1, threads=threads)
+        params = context_params(
+            context=context, chunk=chunk, lanes=lanes, outputs=max_nodes + 1, threads=threads, keys=keys
+        )
         callbacks.install(params)
         self._context = llama().llama_init_from_model(model, params)
         if not self._context:
@@ -40,6 +43,7 @@ class LlamaSession:
         self._batch = Batch(chunk, self._lanes.count)
         self._evaluated = 0
         self._deferred: list[int] = []
+        self._idle: Idle | None = None
         self._busy = threading.RLock()  # `close` may come from another thread, at exit
         self.capacity = int(llama().llama_n_ctx(self._context))
         self.passes = 0
@@ -62,6 +66,8 @@ class LlamaSession:
                 raise ContextFull(
                     f"{self.length + len(tokens)} tokens do not fit the context of {self.capacity}: raise --context"
                 )
+            if tokens:
+                self._drop_tree()
             self._deferred += tokens
             while len(self._deferred) > self._chunk:
                 self._evaluate_deferred(self._chunk)
@@ -90,19 +96,21 @@ class LlamaSession:
                 self._evaluated, self._deferred = base, []
             return self._rows(len(tree) - start)
 
-    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
+    def offer(self, idle: Idle | None) -> None:
+        self._idle = idle
+
+    def commit(self, path: Sequence[int], tokens: Sequence[int], keep: Sequence[int] = ()) -> None:
         with self._open():
             kept = [node for node in path if node < self._lanes.scored]
             if kept:
-                end = self._evaluated + len(kept)
-                keep = self._lanes.lane(kept[-1])
-                for lane in range(self._lanes.count):
-                    self._remove(lane, end if lane == keep else self._evaluated)
-                self._share(keep, self._evaluated, end)
+                end, tip = self._evaluated + len(kept), self._lanes.lane(kept[-1])
+                through = self._lanes.keep(keep)  # these run through the path already
+                for lane in set(range(self._lanes.count)) - through:
+                    self._remove(lane, end if lane == tip else self._evaluated)
+                self._share(tip, self._evaluated, end, but=through)
                 self._evaluated = end
             else:
                 self._drop_tree()
-            self._lanes.reset()
             self.extend(tokens[len(kept) :])
 
     def rewind(self, length: int) -> int:
@@ -143,7 +151,7 @@ class LlamaSession:
         """Run the batch, or leave the committed timeline as it was and raise."""
         try:
             self._before_pass(self._batch.tokens)
-            with self._callbacks.running():
+            with self._callbacks.running(self._idle):
                 code = llama().llama_decode(self._context, self._batch.raw)
         except BaseException:
             self._drop_tree()
@@ -174,8 +182,8 @@ class LlamaSession:
     def _remove(self, lane: int, start: int) -> bool:
         return bool(llama().llama_memory_seq_rm(self._memory, lane, start, -1))
 
-    def _share(self, source: int, start: int, end: int) -> None:
-        """Tag the cells that `source` has from `start` to `end` with every lane."""
+    def _share(self, source: int, start: int, end: int, but: Collection[int] = ()) -> None:
+        """Tag the cells that `source` has from `start` to `end` with every lane, those in `but` left out."""
         for lane in range(self._lanes.count):
-            if lane != source:
+            if lane != source and lane not in but:
                 llama().llama_memory_seq_cp(self._memory, source, lane, start, end)

@@ -2,28 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from edgespec.speculation.tree import DraftTree
 
-__all__ = ["Drafter"]
+__all__ = ["Drafter", "NoDrafter", "Worth"]
+
+Worth = Callable[[int, float], bool]
+"""Whether one more node is wanted, given how many were drafted and its cumulative log-probability."""
 
 
 class Drafter(Protocol):
     """Grows one tree per round. A drafter may be wrong or fail, never change the text."""
 
+    ahead: int
+    """Nodes drafted so far in time that nobody else could use."""
+    kept: int
+    """Nodes of these that survived a commit: the guess they were drafted on held."""
+
     def extend(self, tokens: Sequence[int]) -> None:
-        """Tokens of the prompt, or emitted without a tree."""
+        """Tokens of the prompt."""
 
     def begin(self, pending: int) -> DraftTree:
-        """A new tree rooted at the pending token."""
+        """A new tree rooted at the pending token. It grows with every `step` and `idle`, at its end only."""
 
-    def step(self, nodes: int) -> bool:
-        """One bounded piece of growth towards `nodes` drafted nodes; False when there is nothing worth adding."""
+    def step(self, worth: Worth) -> bool:
+        """One bounded piece of growth; False when there is nothing worth adding."""
 
-    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
-        """The target kept `path` of the tree, whose tokens are `tokens`."""
+    def idle(self, seconds: float) -> bool:
+        """A piece of work for later that should fit `seconds`; False when there is none. See `engines.base.Idle`."""
+
+    def commit(self, path: Sequence[int], pending: int) -> DraftTree:
+        """The target kept `path` of the tree and went on with `pending`: the next tree, with what is drafted below it."""
 
     def rewind(self, length: int) -> int:
         """As `Session.rewind`."""
+
+
+class NoDrafter:
+    """Implements `Drafter` by never guessing."""
+
+    ahead = kept = 0
+
+    def extend(self, tokens: Sequence[int]) -> None: ...
+
+    def begin(self, pending: int) -> DraftTree:
+        return DraftTree(pending)
+
+    def step(self, worth: Worth) -> bool:
+        return False
+
+    def idle(self, seconds: float) -> bool:
+        return False
+
+    def commit(self, path: Sequence[int], pending: int) -> DraftTree:
+        return DraftTree(pending)
+
+    def rewind(self, length: int) -> int:
+        return length

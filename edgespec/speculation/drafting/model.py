@@ -2,17 +2,24 @@
 
 The candidate with the highest cumulative probability is added next. A step adds every candidate nearly as good as the
 best, at most a batch of them, and scores them in one pass, because a pass of four nodes costs little more than one.
+
+While the target verifies the tree's head, the same growth goes on in the target's stalls: the likeliest candidates are by
+the same measure the likeliest places for the target to leave the head at. What was grown below the token it really went
+on with stays, drafted and scored, as the beginning of the next tree (LLMCad's generation pipeline, without its second
+compute thread).
 """
 
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from edgespec.engines.base import Session
 from edgespec.errors import ContextFull
+from edgespec.speculation.drafting.base import Worth
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import Floats
 
@@ -22,62 +29,151 @@ _NEARLY = float(np.log(0.4))  # a candidate this close to the best joins its ste
 _BATCH = 6  # nodes added per step
 _BRANCH = 6  # candidates taken from one row
 _FLOOR = float(np.log(1e-3))  # a path less likely than this is not worth a node
+_AHEAD_FLOOR = float(np.log(0.02))  # nor, while it is unknown where the target goes, one less likely than this
+_PIECE = 64  # tokens of a prompt evaluated in one stall
+_NEWEST = 0.3  # weight of the newest measurement
 
 
 class ModelDrafter:
-    """`branch=1` grows chains. `temperature` is the target's: at 0 the drafter's own distribution ranks candidates."""
+    """`branch=1` grows chains; `largest` bounds the whole tree, what is drafted ahead included.
 
-    def __init__(self, session: Session, *, vocabulary: int, branch: int = _BRANCH, temperature: float = 0.0) -> None:
-        self._session, self._vocabulary, self._branch = session, vocabulary, branch
+    `temperature` is the target's: at 0 the drafter's own distribution ranks candidates.
+    """
+
+    def __init__(
+        self, session: Session, *, vocabulary: int, largest: int = 64, branch: int = _BRANCH, temperature: float = 0.0
+    ) -> None:
+        self._session, self._vocabulary, self._branch, self._largest = session, vocabulary, branch, largest
         self._sharpness = 1.0 / temperature if temperature > 0 else 1.0
         self._tree = DraftTree(0)
         self._heap: list[tuple[float, int, int]] = []  # (-cumulative logprob, parent, token)
         self._scored = 0
+        self._lost = False
         self._lag: list[int] = []  # tokens not handed to the session yet: none are, as long as nothing is drafted
+        self._cold = False  # whether the next pass has tokens of the prompt in it
+        self._seconds = 0.0  # that a step takes
+        self._token_seconds = 0.0  # that a token of a prompt takes
+        self._planned = 1  # nodes that were there when the last stall began
+        self.ahead = self.kept = 0
 
     def extend(self, tokens: Sequence[int]) -> None:
         self._lag += tokens
 
     def begin(self, pending: int) -> DraftTree:
-        self._session.extend(self._lag)
-        self._lag = []
-        self._tree, self._heap, self._scored = DraftTree(pending), [], 0
-        return self._tree
+        return self._plant(DraftTree(pending))
 
-    def step(self, nodes: int) -> bool:
-        tree = self._tree
-        missing = nodes - (len(tree) - 1)
-        if missing <= 0:
+    def step(self, worth: Worth) -> bool:
+        if not worth(self._drafted, 0.0):
             return False
-        if self._scored < len(tree):
-            self._score()
-        added = 0
-        best = -self._heap[0][0] if self._heap else 0.0
-        limit = 1 if self._branch == 1 else min(_BATCH, missing)
-        while self._heap and added < limit and -self._heap[0][0] >= max(best + _NEARLY, _FLOOR):
-            cost, parent, token = heapq.heappop(self._heap)
-            tree.add(parent, token, -cost)
-            added += 1
-        return added > 0
+        self._catch_up()
+        self._score()
+        grew = self._add(worth)
+        self._planned = len(self._tree)
+        return grew
 
-    def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
-        self._session.commit(path, tokens)
+    def idle(self, seconds: float) -> bool:
+        if self._lag:
+            return self._read_on(seconds)
+        if self._seconds > seconds or self._drafted >= self._largest:
+            return False
+        before = len(self._tree)
+        self._score()
+        self._add(lambda nodes, logprob: logprob >= _AHEAD_FLOOR)
+        self.ahead += len(self._tree) - before
+        return len(self._tree) > before
+
+    def commit(self, path: Sequence[int], pending: int) -> DraftTree:
+        tree, tokens = self._tree, [self._tree.tokens[node] for node in path]
+        if self._lag or not self._scored:  # nothing was drafted
+            self._lag += tokens
+            return self.begin(pending)
+        root = tree.child(path[-1], pending)
+        if root is None:
+            self._session.commit(path, tokens)
+            return self.begin(pending)
+        below, nodes = tree.below(root)
+        self._session.commit(path, tokens, nodes)
+        self.kept += sum(1 for node in nodes if node >= self._planned)
+        return self._replant(below, nodes)
 
     def rewind(self, length: int) -> int:
         del self._lag[max(0, length - self._session.length) :]
+        self._forget()
         return self._session.rewind(length) + len(self._lag)
 
+    @property
+    def _drafted(self) -> int:
+        return len(self._tree) - 1
+
+    def _plant(self, tree: DraftTree) -> DraftTree:
+        self._tree, self._planned, self._lost = tree, 1, False
+        self._forget()
+        return tree
+
+    def _forget(self) -> None:
+        self._heap, self._scored = [], 0
+
+    def _replant(self, below: DraftTree, nodes: list[int]) -> DraftTree:
+        """The subtree `below`, which our `nodes` became, with its scores and its candidates."""
+        place = {node: index for index, node in enumerate(nodes)}
+        shift = self._tree.logprobs[nodes[0]]
+        self._heap = [(cost + shift, place[parent], token) for cost, parent, token in self._heap if parent in place]
+        heapq.heapify(self._heap)
+        self._scored = sum(1 for node in nodes if node < self._scored)
+        self._tree, self._planned = below, len(below)
+        return below
+
+    def _catch_up(self) -> None:
+        if self._lag:
+            self._session.extend(self._lag)
+            self._lag, self._cold = [], True
+
+    def _read_on(self, seconds: float) -> bool:
+        """A piece of the prompt. The session may defer what is less than a pass, so pieces are whole ones."""
+        piece = min(_PIECE, len(self._lag))
+        if piece * self._token_seconds > seconds:
+            return False
+        started = time.perf_counter()
+        self._session.extend(self._lag[:piece])
+        del self._lag[:piece]
+        self._cold = True
+        self._token_seconds = _blend(self._token_seconds, (time.perf_counter() - started) / piece)
+        return True
+
     def _score(self) -> None:
-        """One pass over the nodes added last; their likeliest successors become candidates."""
+        """One pass over the nodes that were not scored yet; their likeliest successors become candidates."""
         tree, start = self._tree, self._scored
+        if start == len(tree) or self._lost:
+            return
+        started = time.perf_counter()
         try:
             rows = self._session.score(tree, start)
         except ContextFull:
             return
+        except BaseException:
+            self._forget()
+            self._lost = True  # the session dropped the tree: no more of it until the next
+            raise
         self._scored = len(tree)
         for node, row in zip(range(start, len(tree)), rows, strict=True):
             for token, logprob in self._candidates(row):
                 heapq.heappush(self._heap, (-(tree.logprobs[node] + logprob), node, token))
+        if not self._cold:
+            self._seconds = _blend(self._seconds, time.perf_counter() - started)
+        self._cold = False
+
+    def _add(self, worth: Worth) -> bool:
+        """The best candidate, and those nearly as good, as far as they are worth it."""
+        tree, added = self._tree, 0
+        best = -self._heap[0][0] if self._heap else 0.0
+        while self._heap and added < (1 if self._branch == 1 else _BATCH) and self._drafted < self._largest:
+            cost, parent, token = self._heap[0]
+            if -cost < max(best + _NEARLY, _FLOOR) or not worth(self._drafted, -cost):
+                break
+            heapq.heappop(self._heap)
+            tree.add(parent, token, -cost)
+            added += 1
+        return added > 0
 
     def _candidates(self, row: Floats) -> list[tuple[int, float]]:
         row = row[: self._vocabulary] * self._sharpness
@@ -88,3 +184,7 @@ class ModelDrafter:
         top = float(row[best].max())
         normaliser = top + float(np.log(np.exp(row - top).sum()))
         return [(int(token), float(row[token]) - normaliser) for token in best]
+
+
+def _blend(average: float, newest: float) -> float:
+    return newest if average == 0.0 else (1 - _NEWEST) * average + _NEWEST * newest

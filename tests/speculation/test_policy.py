@@ -1,0 +1,126 @@
+"""Policies on machines of arithmetic: what a pass costs is a formula, what is accepted is drawn."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from edgespec.speculation.policy import AlphaPolicy, AutoPolicy, FixedPolicy
+from edgespec.speculation.tree import DraftTree
+from edgespec.types import Acceptance
+
+Cost = Callable[[int], float]
+
+
+def resident(rows: int) -> float:
+    return 0.05 + 0.02 * (rows - 1)
+
+
+def slow_disk(rows: int) -> float:
+    return max(1.0, resident(rows))
+
+
+class Machine:
+    """A drafter whose chains have tokens of confidence `claimed`, accepted with probability `true`."""
+
+    def __init__(self, cost: Cost, claimed: float, true: float, draft: float = 0.001) -> None:
+        self.cost, self.claimed, self.true, self.draft = cost, claimed, true, draft
+        self.rng = np.random.default_rng(0)
+        self.tokens, self.seconds = 0, 0.0
+
+    def round(self, policy: AutoPolicy | AlphaPolicy | FixedPolicy) -> int:
+        tree = DraftTree(1)
+        while policy.worth(len(tree) - 1, logprob := math.log(self.claimed) * len(tree)):
+            tree.add(len(tree) - 1, 1, logprob)
+        right = 0
+        while right < len(tree) - 1 and self.rng.random() < self.true:
+            right += 1
+        accepted = Acceptance(tuple(range(right + 1)), (1,) * (right + 1), 0)
+        drafting, sweep = self.draft * (len(tree) - 1), self.cost(len(tree))
+        policy.learn(tree, accepted, drafting, sweep)
+        self.tokens, self.seconds = self.tokens + right + 1, self.seconds + drafting + sweep
+        return len(tree) - 1
+
+    def rate(self, policy: AutoPolicy | AlphaPolicy | FixedPolicy, rounds: int = 300) -> float:
+        for _ in range(rounds):
+            self.round(policy)
+        return self.tokens / self.seconds
+
+
+def auto(cost: Cost, largest: int = 31) -> AutoPolicy:
+    return AutoPolicy(cost, 0.001, largest)
+
+
+@pytest.mark.parametrize("cost", [resident, slow_disk])
+@pytest.mark.parametrize("true", [0.1, 0.5, 0.8, 0.95])
+def test_auto_is_close_to_the_best_fixed_size(cost: Cost, true: float) -> None:
+    best = max(Machine(cost, true, true).rate(FixedPolicy(nodes)) for nodes in (0, 3, 7, 11, 15, 23, 31))
+    assert Machine(cost, true, true).rate(auto(cost)) > 0.93 * best
+
+
+def test_a_drafter_that_overrates_itself_is_found_out_and_switched_off() -> None:
+    machine, policy = Machine(resident, claimed=0.95, true=0.02), auto(resident)
+    plain = Machine(resident, 0.95, 0.02).rate(FixedPolicy(0))
+    assert machine.rate(policy, 500) > 0.95 * plain
+    assert policy.reason.startswith("off")
+
+
+def test_speculation_comes_back_when_it_would_pay() -> None:
+    machine, policy = Machine(resident, claimed=0.9, true=0.02), auto(resident)
+    machine.rate(policy, 100)
+    machine.true = 0.95
+    sizes = [machine.round(policy) for _ in range(400)]
+    assert sum(sizes[-100:]) > 300
+    assert policy.reason.startswith("on")
+
+
+def test_auto_never_exceeds_the_plan() -> None:
+    machine, policy = Machine(slow_disk, 0.99, 0.99), auto(slow_disk, largest=7)
+    assert max(machine.round(policy) for _ in range(50)) == 7
+
+
+def test_blocks_of_rows_are_filled_where_arithmetic_costs() -> None:
+    """Three nodes and the root make a block: the fourth row costs nothing more, so the second and third node are free."""
+
+    def in_blocks(rows: int) -> float:
+        return 0.05 if rows == 1 else 0.03 * -(-rows // 4) + 0.03
+
+    machine, policy = Machine(in_blocks, 0.7, 0.7), auto(in_blocks)
+    sizes = [machine.round(policy) for _ in range(100)]
+    assert {(size + 1) % 4 for size in sizes if size} == {0}
+
+
+def test_a_policy_goes_on_from_what_an_earlier_one_learned() -> None:
+    machine, taught = Machine(resident, 0.9, 0.3), auto(resident)
+    machine.rate(taught)
+    fresh = auto(resident)
+    fresh.begin_with(taught.costs | taught.acceptance)
+    assert fresh.probability(math.log(0.9)) == taught.probability(math.log(0.9)) < 0.6
+    assert fresh.rate == taught.rate
+
+
+def test_the_expected_rate_is_near_the_one_that_comes() -> None:
+    taught = auto(slow_disk)
+    Machine(slow_disk, 0.8, 0.8).rate(taught)
+    fresh = auto(slow_disk)
+    fresh.begin_with(taught.acceptance)  # another plan: its costs are predictions
+    measured = Machine(slow_disk, 0.8, 0.8).rate(auto(slow_disk))
+    assert fresh.expected_rate() == pytest.approx(measured, rel=0.15)
+
+
+def chain(confidence: float, length: int) -> DraftTree:
+    tree = DraftTree(1)
+    for node in range(length):
+        tree.add(node, 1, math.log(confidence) * (node + 1))
+    return tree
+
+
+def test_llmcads_rule_is_the_papers() -> None:
+    policy, tree = AlphaPolicy(32), chain(0.8, 4)
+    assert policy.worth(5, math.log(0.011))
+    assert not policy.worth(5, math.log(0.009))
+    policy.learn(tree, Acceptance((0, 1, 2, 3, 4), (1,) * 5, 0), 0, 1)
+    assert policy.alpha == pytest.approx(0.005)
+    policy.learn(tree, Acceptance((0, 1), (1, 1), 0), 0, 1)  # one of four right
+    assert policy.alpha == pytest.approx(0.005 / (0.8**4) ** (3 / 4))
