@@ -184,8 +184,6 @@ def load_models(prepared: Prepared, progress: Progress = lambda text: None, time
             drafter = LlamaModel(prepared.drafter, None, threads=prepared.threads)
             undo.callback(drafter.close)
         progress(f"loading the target ({prepared.plan.paging})")
-        target = LlamaModel(
-            prepared.target, prepared.plan, threads=prepared.threads, strict=prepared.strict, timeline=timeline
-        )
+        target = LlamaModel(prepared.target, prepared.plan, threads=prepared.threads, strict=prepared.strict, timeline=timeline)
         undo.pop_all()
     return Loaded(prepared, target, drafter)

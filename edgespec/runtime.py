@@ -24,7 +24,8 @@ from edgespec.speculation.drafting.base import Drafter, NoDrafter
 from edgespec.speculation.drafting.model import ModelDrafter
 from edgespec.speculation.policy import AlphaPolicy, AutoPolicy, FixedPolicy
 from edgespec.text.assemble import TextAssembler
-from edgespec.text.template import ChatTemplate, Message
+from edgespec.text.prompt import Prompt, Prompter
+from edgespec.text.template import Message
 from edgespec.timeline import OFF, Timeline
 from edgespec.types import Chunk, Completion, FinishReason, KvType, MemoryPlan, SamplingParams, Speculation
 
@@ -88,28 +89,16 @@ class Runtime:
         self.notes = (*loaded.prepared.notes, *loaded.target.notes)
         self.speculation: Speculation = speculation if loaded.drafter else "off"
         context, nodes = self.plan.context, self.plan.max_nodes
-        self._target = loaded.target.session(
-            context=context, chunk=self.plan.chunk, max_nodes=nodes, kv_type=self.plan.kv_type
-        )
+        self._target = loaded.target.session(context=context, chunk=self.plan.chunk, max_nodes=nodes, kv_type=self.plan.kv_type)
         self._draft_session = (
-            loaded.drafter.session(context=context, chunk=DRAFT_CHUNK, max_nodes=nodes, lanes=2 * nodes + 1)
-            if loaded.drafter
-            else None
+            loaded.drafter.session(context=context, chunk=DRAFT_CHUNK, max_nodes=nodes) if loaded.drafter else None
         )
         self._policy = self._make_policy()
-        header = loaded.prepared.target
-        special = [token.decode("utf-8", "replace") if token else "" for token in map(self._special, ("bos", "eos"))]
-        self._template = ChatTemplate(header.chat_template, bos=special[0], eos=special[1])
-        self._bos_text = special[0]
+        self._prompter = Prompter(loaded.prepared.target)
         self._history: list[int] = []  # what both sessions hold, in order, and the pending token
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
         self._finalizer = weakref.finalize(self, loaded.close)  # also runs at exit, before the interpreter is gone
-
-    def _special(self, role: str) -> bytes | None:
-        vocabulary = self._loaded.prepared.target.vocabulary
-        token: int | None = getattr(vocabulary, role)
-        return vocabulary.tokens[token] if token is not None and 0 <= token < len(vocabulary.tokens) else None
 
     @property
     def _closed(self) -> bool:
@@ -136,8 +125,8 @@ class Runtime:
     def detokenize(self, tokens: Sequence[int]) -> str:
         return b"".join(map(self._tokenizer.piece, tokens)).decode("utf-8", "replace")
 
-    def generate(self, prompt: str, *, wait: bool = True, **sampling: Any) -> Completion:
-        """The continuation of `prompt` as plain text. `sampling`: the fields of `SamplingParams`.
+    def generate(self, prompt: Prompt, *, wait: bool = True, **sampling: Any) -> Completion:
+        """The continuation of `prompt`, usually plain text. `sampling`: the fields of `SamplingParams`.
 
         Raises UsageError, ContextFull, Busy (another generation runs and `wait` is false), RuntimeFault, Cancelled.
         """
@@ -147,13 +136,13 @@ class Runtime:
         """The assistant's next message; the model's own template turns `messages` (role, content) into a prompt."""
         return _collect(self.stream(messages, wait=wait, **sampling))
 
-    def stream(self, prompt: str | Sequence[Message], *, wait: bool = True, **sampling: Any) -> Iterator[Chunk]:
+    def stream(self, prompt: Prompt, *, wait: bool = True, **sampling: Any) -> Iterator[Chunk]:
         """As `generate` (text) or `chat` (messages), piece by piece. Leaving early keeps the runtime usable."""
         params = _params(sampling)
         tokens = self.prompt_tokens(prompt)
         return self._locked(tokens, params, wait)
 
-    async def astream(self, prompt: str | Sequence[Message], *, wait: bool = True, **sampling: Any) -> AsyncIterator[Chunk]:
+    async def astream(self, prompt: Prompt, *, wait: bool = True, **sampling: Any) -> AsyncIterator[Chunk]:
         """`stream` for asyncio: passes run in a worker thread; cancelling the task stops the pass."""
         chunks = self.stream(prompt, wait=wait, **sampling)
         step: asyncio.Future[Chunk | None] | None = None
@@ -177,18 +166,9 @@ class Runtime:
         self._cancelled.set()
         self._loaded.interrupt()
 
-    def prompt_tokens(self, prompt: str | Sequence[Message]) -> list[int]:
+    def prompt_tokens(self, prompt: Prompt) -> list[int]:
         """The tokens `stream` starts from. Raises UsageError when there are none, ContextFull when they do not fit."""
-        tokenizer = self._tokenizer
-        if isinstance(prompt, str):
-            tokens = tokenizer.encode(prompt, bos=tokenizer.adds_bos)
-        else:
-            text = self._template.render(prompt)
-            tokens = tokenizer.encode(
-                text, special=True, bos=tokenizer.adds_bos and not (self._bos_text and text.startswith(self._bos_text))
-            )
-        if not tokens:
-            raise UsageError("the prompt is empty: write something")
+        tokens = self._prompter.tokens(prompt, self._tokenizer)
         if len(tokens) >= self._target.capacity:
             raise ContextFull(
                 f"the prompt's {len(tokens)} tokens do not fit the context of {self._target.capacity}: raise --context"
@@ -249,7 +229,7 @@ class Runtime:
             return NoDrafter()
         size, nodes = len(self._loaded.prepared.target.vocabulary.tokens), self.plan.max_nodes
         branch = {"branch": 1} if self.speculation == "chain" else {}
-        return ModelDrafter(self._draft_session, vocabulary=size, largest=2 * nodes, temperature=params.temperature, **branch)
+        return ModelDrafter(self._draft_session, vocabulary=size, leaves=nodes, temperature=params.temperature, **branch)
 
     def _reuse_prefix(self, prompt: list[int], drafter: Drafter) -> list[int]:
         """Keep the KV of the shared prefix; returns what is not there yet, at least the last token of the prompt."""
@@ -273,6 +253,13 @@ class Runtime:
             if self._draft_session:
                 self._draft_session.rewind(min(length, self._draft_session.length))
         self._history = self._history[:length]
+
+    @property
+    def expected_tokens_per_second(self) -> float:
+        """What to expect of the next generation: measured speeds, and acceptance as far as it is known for this pair."""
+        if isinstance(self._policy, AutoPolicy):
+            return self._policy.expected_rate()
+        return self.plan.ceiling_tokens_per_second
 
     def check_budget(self) -> None:
         """The promise as a check: the plan within the budget, and the process within the plan's budget."""

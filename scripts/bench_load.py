@@ -12,8 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-import capped
-
+from edgespec.bench import capped
 from edgespec.memory.arena import Arena
 from edgespec.memory.layout import PAGE, Run
 from edgespec.memory.weightfile import WeightFile

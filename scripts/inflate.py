@@ -16,14 +16,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, ReaderTensor
+from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, ReaderTensor, quants
 from numpy.typing import NDArray
 
 from edgespec.memory.budget import parse_size
 
 POOL = 1 << 16  # random blocks drawn at a time; longer tensors repeat them, rotated
-BLOCK, BLOCK_BYTES = 32, 34  # Q8_0: one half-precision scale and 32 signed bytes
-Blocks = NDArray[np.uint8]  # (rows, columns / 32, 34)
+BLOCK = 32  # weights a block; each has one half-precision scale, then its codes
+BLOCK_BYTES = {"Q8_0": 34, "Q4_0": 18}
+Blocks = NDArray[np.uint8]  # (rows, columns / 32, bytes of a block)
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,14 @@ class Sizes:
     head_size: int
     ffn: int
     vocab: int
+    kind: str = "Q8_0"
 
     def weights(self) -> int:
         q, kv = self.heads * self.head_size, self.kv_heads * self.head_size
         return self.vocab * self.width + self.layers * self.width * (2 * q + 2 * kv + 3 * self.ffn)
 
     def file_bytes(self) -> int:
-        return self.weights() * BLOCK_BYTES // BLOCK
+        return self.weights() * BLOCK_BYTES[self.kind] // BLOCK
 
 
 def field(reader: GGUFReader, suffix: str) -> int:
@@ -78,13 +80,13 @@ def grown(small: Sizes, target_bytes: int) -> Sizes:
     return best
 
 
-def random_blocks(rng: np.random.Generator, rows: int, columns: int, scale: float) -> Blocks:
-    """Rows of valid Q8_0 blocks whose bytes do not compress; with scale 0 every weight is exactly zero."""
-    count = rows * columns // BLOCK
-    pool = rng.integers(0, 256, (min(count, POOL) + 977, BLOCK_BYTES), dtype=np.uint8)
+def random_blocks(rng: np.random.Generator, kind: str, rows: int, columns: int, scale: float) -> Blocks:
+    """Rows of valid blocks whose bytes do not compress; with scale 0 every weight is exactly zero."""
+    count, size = rows * columns // BLOCK, BLOCK_BYTES[kind]
+    pool = rng.integers(0, 256, (min(count, POOL) + 977, size), dtype=np.uint8)
     pool[:, :2] = np.frombuffer(np.float16(scale).tobytes(), np.uint8)
     pieces = [np.roll(pool, int(rng.integers(len(pool))), axis=0)[: min(POOL, count - start)] for start in range(0, count, POOL)]
-    return np.concatenate(pieces).reshape(rows, columns // BLOCK, BLOCK_BYTES)
+    return np.concatenate(pieces).reshape(rows, columns // BLOCK, size)
 
 
 def head_rows(old: Sizes, new: Sizes, queries: bool) -> NDArray[np.int64]:
@@ -131,18 +133,18 @@ class Inflater:
         return out
 
     def embedding(self) -> Blocks:
-        out = random_blocks(self.rng, self.new.vocab, self.new.width, scale=0)
-        out[:, : self.old.width // BLOCK] = blocks(self.tensors["token_embd.weight"])
+        out = random_blocks(self.rng, self.new.kind, self.new.vocab, self.new.width, scale=0)
+        out[:, : self.old.width // BLOCK] = blocks(self.tensors["token_embd.weight"], self.new.kind)
         return out
 
     def matrix(self, layer: int, kind: str) -> Blocks:
         """One weight of one layer. Outputs into the residual stream are zero outside the old part."""
         new, old = self.new, self.old
         to_stream = kind in ("attn_output", "ffn_down")
-        out = random_blocks(self.rng, *self.shape(kind), scale=0 if to_stream else 0.0002)
+        out = random_blocks(self.rng, new.kind, *self.shape(kind), scale=0 if to_stream else 0.0002)
         if layer >= old.layers:
             return out
-        small = blocks(self.tensors[f"blk.{layer}.{kind}.weight"])
+        small = blocks(self.tensors[f"blk.{layer}.{kind}.weight"], new.kind)
         if kind == "attn_output":
             places = head_rows(old, new, queries=True).reshape(-1, BLOCK)[:, 0] // BLOCK
             out[: old.width, places] = small
@@ -158,11 +160,15 @@ def _layer_and_kind(name: str) -> tuple[int, str]:
     return int(layer), kind
 
 
-def blocks(tensor: ReaderTensor) -> Blocks:
+def blocks(tensor: ReaderTensor, kind: str) -> Blocks:
+    """The tensor's blocks, quantized again if they are to be of another kind."""
     if tensor.tensor_type != GGMLQuantizationType.Q8_0:
         raise SystemExit(f"{tensor.name} is {tensor.tensor_type.name}: only Q8_0 models can be inflated")
     rows = int(tensor.shape[1])
-    return np.asarray(tensor.data).view(np.uint8).reshape(rows, -1, BLOCK_BYTES)
+    data = np.asarray(tensor.data)
+    if kind != "Q8_0":
+        data = quants.quantize(quants.dequantize(data, GGMLQuantizationType.Q8_0), GGMLQuantizationType[kind])
+    return data.view(np.uint8).reshape(rows, -1, BLOCK_BYTES[kind])
 
 
 def copy_metadata(reader: GGUFReader, writer: GGUFWriter, new: Sizes, note: str) -> None:
@@ -191,12 +197,13 @@ def layer_names(layer: int) -> list[str]:
     return [f"blk.{layer}.{kind}" for kind in ["attn_norm", "ffn_norm", *kinds]]
 
 
-def inflate(source: Path, out: Path, target_bytes: int, seed: int = 0) -> Sizes:
+def inflate(source: Path, out: Path, target_bytes: int, seed: int = 0, kind: str = "Q8_0") -> Sizes:
     """Write `out`, about `target_bytes` long, with one tensor in memory at a time; published by rename."""
     reader = GGUFReader(source)
-    old = sizes_of(reader)
+    old = replace(sizes_of(reader), kind=kind)
     new = grown(old, target_bytes)
     note = f"inflated by zero padding from {old.width}x{old.layers} to {new.width}x{new.layers}, same function"
+    note += "" if kind == "Q8_0" else f" but for rounding to {kind}"
     partial = out.with_suffix(".partial")
     writer = GGUFWriter(partial, "llama")
     copy_metadata(reader, writer, new, note)
@@ -207,9 +214,9 @@ def inflate(source: Path, out: Path, target_bytes: int, seed: int = 0) -> Sizes:
             writer.add_tensor_info(f"{name}.weight", (new.width,), np.dtype(np.float32), 4 * new.width)
         else:
             rows, columns = inflater.shape(name)
-            row_bytes = columns // BLOCK * BLOCK_BYTES
+            row_bytes = columns // BLOCK * BLOCK_BYTES[kind]
             writer.add_tensor_info(
-                f"{name}.weight", (rows, row_bytes), np.dtype(np.uint8), rows * row_bytes, GGMLQuantizationType.Q8_0
+                f"{name}.weight", (rows, row_bytes), np.dtype(np.uint8), rows * row_bytes, GGMLQuantizationType[kind]
             )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -226,9 +233,10 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--size", type=parse_size, required=True, help="bytes, or with a unit: 1GiB, 150MB")
+    parser.add_argument("--type", choices=list(BLOCK_BYTES), default="Q8_0", help="Q8_0 keeps the small model's text")
     args = parser.parse_args()
     print(f"inflating {args.source.name} to about {args.size >> 20} MiB: {args.out}", file=sys.stderr)
-    print(inflate(args.source, args.out, args.size), file=sys.stderr)
+    print(inflate(args.source, args.out, args.size, kind=args.type), file=sys.stderr)
 
 
 if __name__ == "__main__":

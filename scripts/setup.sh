@@ -27,7 +27,7 @@ wheel_key() {
 }
 
 [ -x .venv/bin/python ] || "$(find_python)" -m venv .venv
-stamp=.venv/.edgespec-$kind-$(cat requirements/*.txt pyproject.toml edgespec/engines/llamacpp/_filter.c scripts/engine* | cksum | tr -d ' ')
+stamp=.venv/.edgespec-$kind-$(cat requirements/*.txt pyproject.toml edgespec/engines/llamacpp/_filter.c | cksum | tr -d ' ')-$(wheel_key)
 [ -e "$stamp" ] && exit 0
 
 pip=(.venv/bin/python -m pip --disable-pip-version-check)

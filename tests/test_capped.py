@@ -5,10 +5,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import capped
 import pytest
 
 import edgespec
+from edgespec.bench import capped
 
 BUDGET = 190 << 20
 

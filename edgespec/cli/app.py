@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import edgespec
+from edgespec.cli.bench import bench
 from edgespec.cli.chat import chat
 from edgespec.cli.console import say
 from edgespec.cli.doctor import doctor
@@ -24,7 +25,7 @@ app = typer.Typer(
     name="edgespec", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="Run a language model larger than the memory you give it.",
 )  # fmt: skip
-for command in (run, chat, plan, doctor):
+for command in (run, chat, plan, bench, doctor):
     app.command()(command)
 
 

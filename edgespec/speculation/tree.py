@@ -24,6 +24,7 @@ class DraftTree:
         self.parents: list[int] = [-1]
         self.depths: list[int] = [0]
         self.logprobs: list[float] = [0.0]  # cumulative, of the path from the root
+        self.leaves = 1
         self._children: list[dict[int, int]] = [{}]
 
     def __len__(self) -> int:
@@ -34,6 +35,7 @@ class DraftTree:
         if not 0 <= parent < len(self) or token in self._children[parent]:
             raise UsageError(f"node {parent} cannot take child {token}")
         node = len(self)
+        self.leaves += bool(self._children[parent])
         self.tokens.append(token)
         self.parents.append(parent)
         self.depths.append(self.depths[parent] + 1)

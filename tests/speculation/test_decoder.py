@@ -147,7 +147,7 @@ class Recording(FakeSession):
 def test_what_was_drafted_in_a_stall_survives_when_the_guess_held() -> None:
     """The fake target waits in every pass; a perfect chain drafter then drafts the next round's chain meanwhile."""
     session = FakeModel(12, seed=9, teacher=TARGET, agreement=1.0).session()
-    drafter = ModelDrafter(session, vocabulary=12, branch=1, largest=8)
+    drafter = ModelDrafter(session, vocabulary=12, branch=1)
     decoder = Decoder(TARGET.session(), drafter, FixedPolicy(4), FakeSampler(SamplingParams()), ends=lambda t: False)
     rounds = list(decoder.rounds([3], 60))
     assert rounds[-1].kept_ahead == rounds[-1].drafted_ahead > 15
@@ -156,7 +156,7 @@ def test_what_was_drafted_in_a_stall_survives_when_the_guess_held() -> None:
 
 def test_drafts_made_ahead_for_another_token_are_dropped_and_counted() -> None:
     session = FakeModel(12, seed=9).session()
-    drafter = ModelDrafter(session, vocabulary=12, largest=12)
+    drafter = ModelDrafter(session, vocabulary=12)
     decoder = Decoder(TARGET.session(), drafter, FixedPolicy(4), FakeSampler(SamplingParams()), ends=lambda t: False)
     rounds = list(decoder.rounds([3], 40))
     assert 0 <= rounds[-1].kept_ahead < 0.5 * rounds[-1].drafted_ahead
@@ -164,7 +164,7 @@ def test_drafts_made_ahead_for_another_token_are_dropped_and_counted() -> None:
 
 def test_a_kept_tree_is_not_scored_twice() -> None:
     session = Recording(FakeModel(12, seed=9, teacher=TARGET, agreement=0.7))
-    drafter = ModelDrafter(session, vocabulary=12, largest=12)
+    drafter = ModelDrafter(session, vocabulary=12)
     decoder = Decoder(TARGET.session(), drafter, FixedPolicy(6), FakeSampler(SamplingParams()), ends=lambda t: False)
     rounds = list(decoder.rounds([3], 60))
     roots = len(rounds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -50,6 +51,7 @@ class Callbacks:
         self._library = filter_library()
         self._eval = bool(chosen)
         self.idle: Idle | None = None  # what the running pass may do while it waits
+        self.began = 0.0  # when the running pass began
 
     @property
     def seconds(self) -> float:
@@ -76,7 +78,7 @@ class Callbacks:
         if not self._eval:
             yield
             return
-        before, self.idle = sys.getswitchinterval(), idle
+        before, self.idle, self.began = sys.getswitchinterval(), idle, time.perf_counter()
         sys.setswitchinterval(min(before, _SWITCH_INTERVAL))
         try:
             yield

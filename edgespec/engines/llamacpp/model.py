@@ -94,17 +94,12 @@ class LlamaModel:
         """Time the passes spent in Python at layer boundaries, waiting not counted."""
         return self._callbacks.seconds - self.wait_seconds - self.idle_seconds
 
-    def session(
-        self, *, context: int, chunk: int, max_nodes: int, lanes: int | None = None, kv_type: KvType = "f16"
-    ) -> LlamaSession:
-        """A timeline of `context` cells: passes of up to `chunk` tokens or of trees with `max_nodes` drafted nodes.
-
-        `lanes` is how many leaves a tree may have that grows over several passes.
-        """
+    def session(self, *, context: int, chunk: int, max_nodes: int, kv_type: KvType = "f16") -> LlamaSession:
+        """A timeline of `context` cells, for passes of `chunk` tokens or `max_nodes` drafted nodes; trees have as many leaves."""
         rows = self._paged.rows if self._paged else None
         session = LlamaSession(
             self._model, self.tokenizer.size, self._callbacks, context=context, chunk=chunk, max_nodes=max_nodes,
-            lanes=lanes or max_nodes + 1, threads=self._threads, keys=number_of(kv_type.upper()),
+            threads=self._threads, keys=number_of(kv_type.upper()),
             **({"before_pass": rows.ensure} if rows else {}),
         )  # fmt: skip
         self._sessions.append(session)

@@ -158,7 +158,8 @@ class PagedWeights:
     def _at_boundary(self, key: int, before: bool) -> None:
         arrived = time.perf_counter()
         layer, part = divmod(key, len(PARTS))
-        self._timeline.add("target", f"compute {'up to' if before else 'layer'} {layer} {PARTS[part]}", self._since, arrived)
+        name = f"compute up to {layer}" if before else f"compute {layer} {PARTS[part]}"
+        self._timeline.add("target", name, max(self._since, self.callbacks.began), arrived)
         if before:
             slot = self.pager.acquire(key, self.callbacks.idle)
             for addresses, place in self._places[key]:

@@ -26,15 +26,14 @@ class LlamaSession:
     """Implements `engines.base.Session`. Every lane is tagged with the committed prefix; see `engines.lanes`."""
 
     def __init__(
-        self, model: Any, vocabulary: int, callbacks: Callbacks, *, context: int, chunk: int, max_nodes: int, lanes: int,
-        threads: int, keys: int, before_pass: Callable[[Sequence[int]], None] = lambda tokens: None,
+        self, model: Any, vocabulary: int, callbacks: Callbacks, *, context: int, chunk: int, max_nodes: int, threads: int,
+        keys: int, before_pass: Callable[[Sequence[int]], None] = lambda tokens: None,
     ) -> None:  # fmt: skip
-        self._lanes = Lanes(lanes)
+        self._lanes = Lanes(max_nodes + 1)
         self._callbacks, self._before_pass, self._vocabulary = callbacks, before_pass, vocabulary
         self._chunk = chunk
-        params = context_params(
-            context=context, chunk=chunk, lanes=lanes, outputs=max_nodes + 1, threads=threads, keys=keys
-        )
+        lanes = self._lanes.count  # the engine wants room for an output of each
+        params = context_params(context=context, chunk=chunk, lanes=lanes, outputs=lanes, threads=threads, keys=keys)
         callbacks.install(params)
         self._context = llama().llama_init_from_model(model, params)
         if not self._context:

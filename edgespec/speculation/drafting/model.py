@@ -30,20 +30,21 @@ _BATCH = 6  # nodes added per step
 _BRANCH = 6  # candidates taken from one row
 _FLOOR = float(np.log(1e-3))  # a path less likely than this is not worth a node
 _AHEAD_FLOOR = float(np.log(0.02))  # nor, while it is unknown where the target goes, one less likely than this
+_LARGEST = 60  # nodes of a tree, those drafted ahead included
 _PIECE = 64  # tokens of a prompt evaluated in one stall
 _NEWEST = 0.3  # weight of the newest measurement
 
 
 class ModelDrafter:
-    """`branch=1` grows chains; `largest` bounds the whole tree, what is drafted ahead included.
+    """`branch=1` grows chains; `leaves` bounds the tree, what is drafted ahead included.
 
     `temperature` is the target's: at 0 the drafter's own distribution ranks candidates.
     """
 
     def __init__(
-        self, session: Session, *, vocabulary: int, largest: int = 64, branch: int = _BRANCH, temperature: float = 0.0
+        self, session: Session, *, vocabulary: int, leaves: int = 32, branch: int = _BRANCH, temperature: float = 0.0
     ) -> None:
-        self._session, self._vocabulary, self._branch, self._largest = session, vocabulary, branch, largest
+        self._session, self._vocabulary, self._branch, self._leaves = session, vocabulary, branch, leaves
         self._sharpness = 1.0 / temperature if temperature > 0 else 1.0
         self._tree = DraftTree(0)
         self._heap: list[tuple[float, int, int]] = []  # (-cumulative logprob, parent, token)
@@ -74,7 +75,7 @@ class ModelDrafter:
     def idle(self, seconds: float) -> bool:
         if self._lag:
             return self._read_on(seconds)
-        if self._seconds > seconds or self._drafted >= self._largest:
+        if self._seconds > seconds or self._drafted >= _LARGEST:
             return False
         before = len(self._tree)
         self._score()
@@ -166,7 +167,7 @@ class ModelDrafter:
         """The best candidate, and those nearly as good, as far as they are worth it."""
         tree, added = self._tree, 0
         best = -self._heap[0][0] if self._heap else 0.0
-        while self._heap and added < (1 if self._branch == 1 else _BATCH) and self._drafted < self._largest:
+        while self._heap and added < (1 if self._branch == 1 else _BATCH) and tree.leaves < self._leaves:
             cost, parent, token = self._heap[0]
             if -cost < max(best + _NEARLY, _FLOOR) or not worth(self._drafted, -cost):
                 break

@@ -1,0 +1,55 @@
+"""edgespec itself as a process of its own: a `Job` as JSON on stdin, a result as JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import edgespec
+from edgespec.runtime import Runtime
+from edgespec.types import Statistics
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    job = json.load(sys.stdin)
+    with edgespec.load(
+        job["target"], job["drafter"], budget=job["budget"], context=job["context"], threads=job["threads"],
+        speculation=job["speculation"], draft_nodes=job["nodes"], strict=True,
+    ) as runtime:  # fmt: skip
+        predicted = runtime.expected_tokens_per_second
+        done = [runtime.generate(prompt, max_tokens=job["max_tokens"]) for prompt in job["tokens"]]
+        statistics = [one.statistics for one in done]
+        result = {
+            "tokens": [one.tokens for one in done],
+            "predicted": predicted,
+            "ceiling": _ceiling(statistics),
+            "passes": sum(one.passes - 1 for one in statistics),
+            **{name: sum(getattr(one, name) for one in statistics) for name in _COUNTS},
+            "plan": {"streamed": runtime.plan.streamed_bytes, "ring": runtime.plan.ring_bytes, "chunk": runtime.plan.chunk},
+            "reason": statistics[-1].policy_reason,
+            "seconds": _seconds(runtime, statistics),
+        }
+    sys.stdout.write(json.dumps(result) + "\n")
+
+
+_COUNTS = ("drafted", "accepted", "drafted_ahead", "kept_ahead", "near_ties", "bytes_paged")
+
+
+def _ceiling(statistics: list[Statistics]) -> float:
+    """Of all generations together: tokens over the least time they could take."""
+    tokens = [max(0, one.tokens - 1) for one in statistics]
+    seconds = sum(count / one.ceiling_tokens_per_second for count, one in zip(tokens, statistics, strict=True))
+    return sum(tokens) / seconds if seconds else 0.0
+
+
+def _seconds(runtime: Runtime, statistics: list[Statistics]) -> dict[str, Any]:
+    names = ("decode", "draft", "wait", "idle", "read", "callback")
+    totals = {name: sum(getattr(one, f"{name}_seconds") for one in statistics) for name in names}
+    return totals | {"load": statistics[0].load_seconds, "prefill": [one.prefill_seconds for one in statistics]}
+
+
+if __name__ == "__main__":
+    main()
