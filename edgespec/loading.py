@@ -8,30 +8,35 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
 from edgespec.cache import cache_folder
-from edgespec.engines.llamacpp.kernel import matrix_kernel
+from edgespec.engines.llamacpp.kernel import NotRepacked, matrix_kernel
 from edgespec.engines.llamacpp.library import engine_version
 from edgespec.engines.llamacpp.model import LlamaModel
-from edgespec.errors import ModelNotFound, UsageError
+from edgespec.errors import ModelNotFound, PagingError, UsageError
 from edgespec.memory.budget import parse_budget, read_limits
 from edgespec.memory.calibrate import calibrated
 from edgespec.memory.cpu import usable_threads
 from edgespec.memory.learned import recall, remember
+from edgespec.memory.pagefile import PageFile
 from edgespec.memory.plan import MOST_NODES, Request, make_plan
 from edgespec.modelfile.header import check_pair, read_model
-from edgespec.modelfile.quants import number_of
+from edgespec.repacking import existing_pages, make_pages
 from edgespec.speculation.policy import AutoPolicy
 from edgespec.timeline import OFF, Timeline
-from edgespec.types import KvType, MemoryPlan, ModelHeader, Speeds
+from edgespec.types import KvType, MemoryPlan, ModelHeader, Pages, Speeds
 
-__all__ = ["Loaded", "Options", "Prepared", "auto_policy", "embedded_model", "keep_policy", "load_models", "prepare"]
+__all__ = [
+    "Loaded", "Options", "Prepared", "auto_policy", "embedded_model", "keep_policy", "load_models", "prepare", "with_pages",
+]  # fmt: skip
 
 _log = logging.getLogger(__name__)
+_VERIFIED = 16  # rows of a usual tree
+_WORTHWHILE = 1.15  # times as fast must the repacked kernels be for a page file
 Progress = Callable[[str], None]
 
 
@@ -46,6 +51,7 @@ class Options:
     threads: int | None = None
     strict: bool = False
     kv_type: KvType = "f16"
+    pages: Pages = "auto"
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,7 @@ class Prepared:
     threads: int
     strict: bool
     notes: tuple[str, ...]
+    pages: PageFile | None = None
 
     @property
     def pair_key(self) -> str:
@@ -69,7 +76,8 @@ class Prepared:
     @property
     def key(self) -> str:
         """Names what running costs depend on: both files, what is streamed, and the threads."""
-        return f"{self.pair_key} streamed {self.plan.streamed_bytes} x{self.threads}"
+        repacked = " repacked" if self.pages else ""
+        return f"{self.pair_key} streamed {self.plan.streamed_bytes}{repacked} x{self.threads}"
 
 
 @dataclass(frozen=True)
@@ -136,11 +144,35 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
     process = psutil.Process().memory_info().rss
     request = Request(budget, target, drafter, speeds, process, options.context, nodes, options.kv_type)
     plan = make_plan(request)
-    return Prepared(target, drafter, plan, speeds, threads, options.strict, (*notes, *plan.notes))
+    pages = existing_pages(target) if plan.paging == "slots" and options.pages == "auto" else None
+    if pages:
+        notes.append(f"paging repacked weights from {pages.identity.path}")
+        speeds = _speeds(target, threads, progress, repacked=True)
+        plan = make_plan(replace(request, target=pages.weights(target), speeds=speeds))
+    return Prepared(target, drafter, plan, speeds, threads, options.strict, (*notes, *plan.notes), pages)
 
 
-def _speeds(target: ModelHeader, threads: int, progress: Progress) -> Speeds:
-    """Calibrated for the type most of the target's bytes are in."""
+def with_pages(prepared: Prepared, options: Options, progress: Progress) -> Prepared:
+    """Make the page file that `prepared` could use and does not have, if verifying is so much faster with it.
+
+    Without room for it the plain layout is paged, with a note.
+    """
+    if prepared.plan.paging != "slots" or options.pages != "auto" or prepared.pages:
+        return prepared
+    try:
+        fast = _speeds(prepared.target, prepared.threads, progress, repacked=True)
+        if prepared.speeds.compute(1, _VERIFIED) < _WORTHWHILE * fast.compute(1, _VERIFIED):
+            return prepared
+        return prepare(options, progress) if make_pages(prepared.target, progress) else prepared
+    except NotRepacked as reason:
+        _log.info("%s", reason)
+        return prepared
+    except PagingError as error:
+        return replace(prepared, notes=(*prepared.notes, f"paging weights as they are: {error}"))
+
+
+def _speeds(target: ModelHeader, threads: int, progress: Progress, *, repacked: bool = False) -> Speeds:
+    """Calibrated for the type most of the target's bytes are in. Raises NotRepacked."""
     sizes: Counter[str] = Counter()
     for tensor in target.tensors:
         sizes[tensor.kind] += tensor.size
@@ -148,8 +180,8 @@ def _speeds(target: ModelHeader, threads: int, progress: Progress) -> Speeds:
     cache = cache_folder() / "calibration.json"
     if not cache.exists():
         progress("measuring this machine's disk and arithmetic, once")
-    key = f"{engine_version()} {kind} x{threads}"
-    return calibrated(cache, key, target.files[0], lambda: matrix_kernel(number_of(kind), threads))
+    key = f"{engine_version()} {kind} x{threads}" + (" repacked" if repacked else "")
+    return calibrated(cache, key, target.files[0], lambda: matrix_kernel(kind, threads, repacked=repacked))
 
 
 def auto_policy(prepared: Prepared) -> AutoPolicy:
@@ -184,6 +216,9 @@ def load_models(prepared: Prepared, progress: Progress = lambda text: None, time
             drafter = LlamaModel(prepared.drafter, None, threads=prepared.threads)
             undo.callback(drafter.close)
         progress(f"loading the target ({prepared.plan.paging})")
-        target = LlamaModel(prepared.target, prepared.plan, threads=prepared.threads, strict=prepared.strict, timeline=timeline)
+        target = LlamaModel(
+            prepared.target, prepared.plan, threads=prepared.threads, strict=prepared.strict, pages=prepared.pages,
+            timeline=timeline,
+        )  # fmt: skip
         undo.pop_all()
     return Loaded(prepared, target, drafter)

@@ -15,7 +15,7 @@ import psutil
 
 from edgespec.engines.base import Tokenizer
 from edgespec.errors import BudgetError, Busy, Cancelled, ContextFull, RuntimeFault, UsageError
-from edgespec.loading import Loaded, Options, Progress, auto_policy, keep_policy, load_models, prepare
+from edgespec.loading import Loaded, Options, Progress, auto_policy, keep_policy, load_models, prepare, with_pages
 from edgespec.memory.budget import format_size
 from edgespec.memory.plan import DRAFT_CHUNK
 from edgespec.meter import Meter
@@ -27,7 +27,7 @@ from edgespec.text.assemble import TextAssembler
 from edgespec.text.prompt import Prompt, Prompter
 from edgespec.text.template import Message
 from edgespec.timeline import OFF, Timeline
-from edgespec.types import Chunk, Completion, FinishReason, KvType, MemoryPlan, SamplingParams, Speculation
+from edgespec.types import Chunk, Completion, FinishReason, KvType, MemoryPlan, Pages, SamplingParams, Speculation
 
 __all__ = ["Runtime", "load"]
 
@@ -45,6 +45,7 @@ def load(
     speculation: Speculation = "auto",
     draft_nodes: int = 15,
     kv_type: KvType = "f16",
+    pages: Pages = "auto",
     strict: bool = False,
     progress: Progress = lambda text: None,
     timeline: Timeline = OFF,
@@ -53,7 +54,8 @@ def load(
 
     Without a target, the embedded pair. `context` tokens of KV cache (default: trained, 4096, or what fits).
     `draft_nodes` is the size of the fixed modes "tree" and "chain"; 3, 7, 15 fill the kernels' blocks of rows. `kv_type`
-    is how the target's keys are cached; only f16 leaves its text as it is. `strict` refuses every fallback.
+    is how the target's keys are cached; only f16 leaves its text as it is. `pages`: whether streamed weights may be kept
+    on disk a second time, in the engine's repacked layout where that is faster. `strict` refuses every fallback.
     `timeline` collects where the time goes.
 
     Raises UsageError, ModelError, BudgetError (before anything is loaded), EngineMissing or RuntimeFault.
@@ -62,10 +64,13 @@ def load(
         raise UsageError(f"speculation={speculation!r}: choose one of {', '.join(_MODES)}")
     if kv_type not in _KV_TYPES:
         raise UsageError(f"kv_type={kv_type!r}: choose one of {', '.join(_KV_TYPES)}")
+    if pages not in ("auto", "off"):
+        raise UsageError(f"pages={pages!r}: choose auto or off")
     if not 1 <= draft_nodes <= 32:
         raise UsageError(f"draft_nodes={draft_nodes} is out of range: 1 to 32")
     started = time.perf_counter()
-    prepared = prepare(Options(target, drafter, budget, context, threads, strict, kv_type), progress)
+    options = Options(target, drafter, budget, context, threads, strict, kv_type, pages)
+    prepared = with_pages(prepare(options, progress), options, progress)
     loaded = load_models(prepared, progress, timeline)
     try:
         return Runtime(loaded, speculation, draft_nodes, time.perf_counter() - started, timeline)

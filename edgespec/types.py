@@ -23,6 +23,7 @@ __all__ = [
     "KvType",
     "MemoryPlan",
     "ModelHeader",
+    "Pages",
     "Paging",
     "Round",
     "SamplingParams",
@@ -38,6 +39,7 @@ ROW_BLOCK = 4  # the engine's matrix kernels work on this many rows at a time: t
 Paging = Literal["slots", "mmap", "resident"]
 Speculation = Literal["auto", "tree", "chain", "llmcad", "off"]
 KvType = Literal["f16", "q8_0", "q4_0"]
+Pages = Literal["auto", "off"]
 FinishReason = Literal["stop", "length", "cancelled"]
 
 

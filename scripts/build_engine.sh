@@ -11,7 +11,7 @@ PATH="$PWD/.venv/bin:$PATH"
 export PATH
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}
 # engine.cmake lets only those of llamafile's kernels in that compute a row of a wide pass exactly as a pass of its own would,
-# so a tree's text is plain decoding's to the last bit; with all of them logits of the embedded pair moved by up to 0.13.
+# so matrix products give a tree what they give plain decoding, to the last bit.
 export CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_LLAMAFILE=ON -DCMAKE_PROJECT_llama.cpp_INCLUDE=$PWD/scripts/engine.cmake"
 # pip would reuse a wheel it built with other flags: no cache of its own.
 partial=$(mktemp -d "$out/partial.XXXXXX")

@@ -19,7 +19,8 @@ def main() -> None:
         job["target"], job["drafter"], budget=job["budget"], context=job["context"], threads=job["threads"],
         speculation=job["speculation"], draft_nodes=job["nodes"], strict=True,
     ) as runtime:  # fmt: skip
-        predicted = runtime.expected_tokens_per_second
+        fixed = job["speculation"] not in ("off", "auto")
+        predicted = None if fixed else runtime.expected_tokens_per_second
         done = [runtime.generate(prompt, max_tokens=job["max_tokens"]) for prompt in job["tokens"]]
         statistics = [one.statistics for one in done]
         result = {

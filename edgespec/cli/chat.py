@@ -26,6 +26,7 @@ def chat(
     system: opt.System = None,
     speculation: opt.Mode = opt.SpeculationMode.auto,
     kv_type: opt.KvType = opt.KvTypes.f16,
+    pages: opt.Pages = opt.PagesChoice.auto,
     threads: opt.Threads = None,
     strict: opt.Strict = False,
     trace: opt.Trace = None,
@@ -35,6 +36,7 @@ def chat(
     opening = opened(
         trace, target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
         speculation=speculation.value, kv_type=kv_type.value,
+        pages=pages.value,
     )  # fmt: skip
     with opening as runtime:
         messages: list[Message] = [{"role": "system", "content": system}] if system else []

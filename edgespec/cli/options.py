@@ -20,6 +20,8 @@ __all__ = [
     "MaxTokens",
     "MinP",
     "Mode",
+    "Pages",
+    "PagesChoice",
     "Raw",
     "RepeatPenalty",
     "Seed",
@@ -42,6 +44,11 @@ class SpeculationMode(StrEnum):
     tree = "tree"
     chain = "chain"
     llmcad = "llmcad"
+    off = "off"
+
+
+class PagesChoice(StrEnum):
+    auto = "auto"
     off = "off"
 
 
@@ -70,6 +77,7 @@ Json = Annotated[bool, _option("json", "One JSON object on stdout.")]
 Verbose = Annotated[bool, _option("verbose", "Say what was decided and why.")]
 Mode = Annotated[SpeculationMode, _option("speculation", "How to draft.")]
 DraftNodes = Annotated[int, _option("draft-nodes", "Nodes per tree or chain in the fixed modes, 1 to 32.")]
+Pages = Annotated[PagesChoice, _option("pages", "Whether repacked weights may be kept on disk where that is faster.")]
 KvType = Annotated[KvTypes, _option("kv-type", "How the target's keys are cached; below f16 its text may change.")]
 Trace = Annotated[Path | None, _option("trace", "Write where the time went, for ui.perfetto.dev.")]
 MaxTokens = Annotated[int, _option("max-tokens", "Most tokens to generate.")]

@@ -42,6 +42,7 @@ def run(
     speculation: opt.Mode = opt.SpeculationMode.auto,
     draft_nodes: opt.DraftNodes = 15,
     kv_type: opt.KvType = opt.KvTypes.f16,
+    pages: opt.Pages = opt.PagesChoice.auto,
     threads: opt.Threads = None,
     strict: opt.Strict = False,
     trace: opt.Trace = None,
@@ -55,6 +56,7 @@ def run(
     opening = opened(
         trace, target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
         speculation=speculation.value, draft_nodes=draft_nodes, kv_type=kv_type.value,
+        pages=pages.value,
     )  # fmt: skip
     with opening as runtime, interruptible(runtime):
         chunks = _answer(runtime, text if raw else _messages(text, system), sampling, echo=not as_object)

@@ -35,6 +35,9 @@ class Arena:
         self._view = memoryview(self._map)
         self._used = 0
 
+    def __len__(self) -> int:
+        return len(self._map)
+
     def take(self, size: int) -> Piece:
         """Raises UsageError when the arena is spent: the plan and its use disagree."""
         size = -(-size // PAGE) * PAGE

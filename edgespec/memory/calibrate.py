@@ -1,5 +1,7 @@
 """Measured speeds of this machine, cached: direct read bandwidth, and seconds per weight byte by tokens in a pass.
 
+A disk's speed changes with what else uses it, so it is measured anew when the last time is some minutes past.
+
 It measures objects it is handed: a weight file, and a kernel that multiplies a synthetic matrix. A model can so be
 judged from its header alone; what a model then really takes refines the policy while it runs.
 """
@@ -22,8 +24,10 @@ from edgespec.types import FileIdentity, Speeds
 __all__ = ["WIDTHS", "calibrated", "measure_bandwidth", "measure_compute"]
 
 WIDTHS = (1, 4, 8, 16, 32, 64)
-_SAMPLE = 96 << 20
-_PIECE = 8 << 20
+_PIECE = 16 << 20  # about a segment
+_READ_SECONDS = 0.3
+_STRIDE = 7  # pieces from one read to the next
+_FRESH_SECONDS = 300.0
 _TRIES = 3
 _log = logging.getLogger(__name__)
 Kernel = Callable[[int], float]  # tokens -> seconds per weight byte
@@ -34,32 +38,32 @@ def calibrated(cache: Path, key: str, identity: FileIdentity, kernel: Callable[[
     known = _load(cache)
     disk = f"disk {identity.device}"
     machine = f"{platform.machine()} {platform.processor()} {os.cpu_count()} {key}"
-    if disk not in known or machine not in known:
+    stale = disk not in known or not 0 <= time.time() - known[disk][-1] < _FRESH_SECONDS
+    if stale or machine not in known:
         if machine not in known:
             known[machine] = list(measure_compute(kernel()))
-        known[disk] = [measure_bandwidth(identity)]
+        known[disk] = [measure_bandwidth(identity), time.time()]
         _store(cache, known)
     return Speeds(known[disk][0], tuple(zip(WIDTHS, known[machine], strict=True)))
 
 
 def measure_bandwidth(identity: FileIdentity) -> float:
-    """Bytes per second of direct reads, as the pager makes them, from the middle of the file; the best of three."""
-    sample = min(_SAMPLE, identity.size // PAGE * PAGE)
-    piece = min(_PIECE, sample) or PAGE
-    start = (identity.size - sample) // 2 // PAGE * PAGE
-    arena, file, best = Arena(piece), WeightFile([identity]), 0.0
+    """Bytes per second of direct reads as the pager makes them, all over the file, for a third of a second at most."""
+    piece = min(_PIECE, identity.size // PAGE * PAGE) or PAGE
+    places = range(0, max(1, identity.size - piece + 1), piece)
+    arena, file = Arena(piece), WeightFile([identity])
     view = arena.take(piece).view
+    began, done = time.perf_counter(), 0
     try:
-        for _ in range(_TRIES):
-            began = time.perf_counter()
-            for offset in range(start, start + max(sample, 1), piece):
-                file.read(Run(0, offset, piece, 0), view)
-            best = max(best, max(sample, 1) / (time.perf_counter() - began))
+        while not done or time.perf_counter() - began < _READ_SECONDS:
+            place = places[done * _STRIDE % len(places)]
+            file.read(Run(0, place, piece, 0), view)
+            done += 1
+        return file.bytes_read / (time.perf_counter() - began)
     finally:
         file.close()
         view.release()
         arena.close()
-    return best
 
 
 def measure_compute(kernel: Kernel) -> tuple[float, ...]:

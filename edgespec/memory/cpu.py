@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import os
+import platform
 from pathlib import Path
 
-__all__ = ["usable_threads"]
+__all__ = ["features", "usable_threads"]
+
+
+def features(root: Path = Path("/")) -> str:
+    """What this CPU can do, as the system tells it; empty where it does not."""
+    try:
+        lines = (root / "proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(("flags", "Features"))), "")
 
 
 def usable_threads(root: Path = Path("/")) -> int:

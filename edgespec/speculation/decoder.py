@@ -52,6 +52,9 @@ class Decoder:
         self.target.extend(prompt[:-1])
         while most > 0:
             started = time.perf_counter()
+            if room > 0 and self.policy.worth(0, 0.0):
+                self.drafter.catch_up()
+            ready = time.perf_counter()
             head = self._grow(tree, room)
             drafted = time.perf_counter()
             head, accepted = self._verify(head, most)
@@ -59,7 +62,7 @@ class Decoder:
             self.target.commit(accepted.path, [head.tokens[node] for node in accepted.path])
             tree = self.drafter.commit(accepted.path, accepted.tokens[-1])
             if room:
-                self.policy.learn(head, accepted, drafted - started, swept - drafted)
+                self.policy.learn(head, accepted, drafted - ready, swept - drafted)
             most -= len(accepted.tokens)
             room = min(most - 1, self.target.capacity - self.target.length - 1)
             yield self._round(head, accepted, started, drafted, swept)

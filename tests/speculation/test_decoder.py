@@ -44,6 +44,8 @@ class Adversary:
 
     def extend(self, tokens: Sequence[int]) -> None: ...
 
+    def catch_up(self) -> None: ...
+
     def commit(self, path: Sequence[int], pending: int) -> DraftTree:
         root = self._tree.child(path[-1], pending)
         self._tree = self._tree.below(root)[0] if root is not None else DraftTree(pending)

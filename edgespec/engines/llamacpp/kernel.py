@@ -5,53 +5,49 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable
-from typing import Any
 
-from edgespec.engines.llamacpp.library import ggml
+from edgespec.engines.llamacpp.library import InitParams, ggml
+from edgespec.engines.llamacpp.pointers import adopt
+from edgespec.engines.llamacpp.repack import Repacker
 from edgespec.errors import EngineError
+from edgespec.modelfile.quants import number_of
+from edgespec.types import TensorExtent
 
-__all__ = ["matrix_kernel"]
+__all__ = ["NotRepacked", "matrix_kernel"]
 
 _COLUMNS, _ROWS = 4096, 8192
 _F32 = 0
 
 
-class _InitParams(ctypes.Structure):
-    _fields_ = [("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool)]
+class NotRepacked(EngineError):
+    """This engine has no kernels for repacked weights of the asked type on this CPU."""
 
 
-def _functions() -> Any:
-    lib, pointer, wide = ggml(), ctypes.c_void_p, ctypes.c_int64
-    for name, result, arguments in (
-        ("ggml_init", pointer, [_InitParams]),
-        ("ggml_new_tensor_2d", pointer, [pointer, ctypes.c_int, wide, wide]),
-        ("ggml_mul_mat", pointer, [pointer, pointer, pointer]),
-        ("ggml_new_graph", pointer, [pointer]),
-        ("ggml_build_forward_expand", None, [pointer, pointer]),
-        ("ggml_free", None, [pointer]),
-    ):
-        function = getattr(lib.base, name)
-        function.restype, function.argtypes = result, arguments
-    compute = lib.cpu.ggml_graph_compute_with_ctx
-    compute.restype, compute.argtypes = ctypes.c_int, [pointer, pointer, ctypes.c_int]
-    return lib.base, compute
+def matrix_kernel(kind: str, threads: int, *, repacked: bool = False) -> Callable[[int], float]:
+    """A function of the number of tokens: seconds per weight byte of one product with a matrix of GGUF type `kind`.
 
-
-def matrix_kernel(kind: int, threads: int) -> Callable[[int], float]:
-    """A function of the number of tokens: seconds per weight byte of one product with a matrix of GGUF type `kind`."""
-    base, compute = _functions()
+    `repacked` takes the engine's kernels for repacked weights. Raises EngineError where it has none for this type (NotRepacked).
+    """
     lib = ggml()
+    base, compute = lib.base, lib.cpu.ggml_graph_compute_with_ctx
+    repacker = Repacker() if repacked else None
+    sample = TensorExtent("sample", (_COLUMNS, _ROWS), kind, 0, 0, 0)
+    if repacker and not repacker.supports(sample):
+        repacker.close()
+        raise NotRepacked(f"the engine does not repack {kind} on this CPU: use --pages off")
 
     def seconds_per_byte(tokens: int) -> float:
-        context = base.ggml_init(_InitParams(_COLUMNS * _ROWS * 4 + (64 << 20), None, False))
+        context = base.ggml_init(InitParams(_COLUMNS * _ROWS * 4 + (64 << 20), None, False))
         if not context:
             raise EngineError("no memory to calibrate with: close other programs")
         try:
-            weight = base.ggml_new_tensor_2d(context, kind, _COLUMNS, _ROWS)
+            weight = base.ggml_new_tensor_2d(context, number_of(kind), _COLUMNS, _ROWS)
             inputs = base.ggml_new_tensor_2d(context, _F32, _COLUMNS, tokens)
             size = lib.nbytes(weight)
             ctypes.memset(lib.get_data(weight), 1, size)
             ctypes.memset(lib.get_data(inputs), 0, lib.nbytes(inputs))
+            if repacker:
+                adopt([weight], repacker.mark(sample))
             graph = base.ggml_new_graph(context)
             base.ggml_build_forward_expand(graph, base.ggml_mul_mat(context, weight, inputs))
             started = time.perf_counter()

@@ -11,7 +11,7 @@ from typing import Any
 
 from edgespec.errors import EngineMissing
 
-__all__ = ["Ggml", "engine_version", "filter_library", "ggml", "llama"]
+__all__ = ["Ggml", "InitParams", "engine_version", "filter_library", "ggml", "llama"]
 
 _log = logging.getLogger("edgespec.engine")
 _LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}  # the engine's "info" is our debug
@@ -44,24 +44,54 @@ def engine_version() -> str:
     return f"llama-cpp-python {llama_cpp.__version__}"
 
 
+class InitParams(ctypes.Structure):
+    """`struct ggml_init_params`"""
+
+    _fields_ = [("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool)]
+
+
+_P, _SIZE, _TEXT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
+_BASE = (
+    ("ggml_get_name", _TEXT, [_P]),
+    ("ggml_get_data", _P, [_P]),
+    ("ggml_nbytes", _SIZE, [_P]),
+    ("ggml_init", _P, [InitParams]),
+    ("ggml_free", None, [_P]),
+    ("ggml_new_tensor_2d", _P, [_P, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]),
+    ("ggml_mul_mat", _P, [_P, _P, _P]),
+    ("ggml_new_graph", _P, [_P]),
+    ("ggml_build_forward_expand", None, [_P, _P]),
+    ("ggml_backend_reg_dev_get", _P, [_P, _SIZE]),
+    ("ggml_backend_reg_get_proc_address", _P, [_P, _TEXT]),
+    ("ggml_backend_buft_name", _TEXT, [_P]),
+    ("ggml_backend_buft_get_alloc_size", _SIZE, [_P, _P]),
+    ("ggml_backend_alloc_ctx_tensors_from_buft", _P, [_P, _P]),
+    ("ggml_backend_buffer_free", None, [_P]),
+    ("ggml_backend_tensor_set", None, [_P, _P, _SIZE, _SIZE]),
+)
+_CPU: tuple[tuple[str, Any, list[Any]], ...] = (
+    ("ggml_graph_compute_with_ctx", ctypes.c_int, [_P, _P, ctypes.c_int]),
+    ("ggml_backend_cpu_reg", _P, []),
+)
+
+
 class Ggml:
-    """The few functions of libggml that the bindings leave out."""
+    """The few functions of libggml that the bindings leave out, with their types: `base` and `cpu` are the libraries."""
 
     def __init__(self, folder: Path) -> None:
-        base = ctypes.CDLL(str(_library(folder, "ggml-base")))
-        pointer = ctypes.c_void_p
-        self.get_name_address = ctypes.cast(base.ggml_get_name, pointer).value
-        self.get_name = base.ggml_get_name
-        self.get_name.argtypes, self.get_name.restype = [pointer], ctypes.c_char_p
-        self.get_data = base.ggml_get_data
-        self.get_data.argtypes, self.get_data.restype = [pointer], pointer
-        self.nbytes = base.ggml_nbytes
-        self.nbytes.argtypes, self.nbytes.restype = [pointer], ctypes.c_size_t
-        self.base, self.cpu = base, ctypes.CDLL(str(_library(folder, "ggml-cpu")))
+        self.base = ctypes.CDLL(str(_library(folder, "ggml-base")))
+        self.cpu = ctypes.CDLL(str(_library(folder, "ggml-cpu")))
+        for library, functions in ((self.base, _BASE), (self.cpu, _CPU)):
+            for name, result, arguments in functions:
+                function = getattr(library, name)
+                function.restype, function.argtypes = result, arguments
+        self.get_name_address = ctypes.cast(self.base.ggml_get_name, _P).value
+        self.get_name, self.get_data, self.nbytes = self.base.ggml_get_name, self.base.ggml_get_data, self.base.ggml_nbytes
 
 
 def _library(folder: Path, name: str) -> Path:
-    for pattern in (f"lib{name}.so", f"lib{name}.dylib", f"{name}.dll"):
+    # Wheels turn links into copies: another name than the engine's own would load a second library with a state of its own.
+    for pattern in (f"lib{name}.so.0", f"lib{name}.so", f"lib{name}.dylib", f"{name}.dll"):
         if (folder / pattern).exists():
             return folder / pattern
     raise EngineMissing(f"{name} is not beside the engine in {folder}: run scripts/setup.sh again")

@@ -14,6 +14,7 @@ from edgespec.engines.llamacpp.sampler import LlamaSampler
 from edgespec.engines.llamacpp.session import LlamaSession
 from edgespec.engines.llamacpp.tokenizer import LlamaTokenizer
 from edgespec.errors import EngineError, ModelChanged
+from edgespec.memory.pagefile import PageFile
 from edgespec.memory.weightfile import WeightFile
 from edgespec.modelfile.header import unchanged
 from edgespec.modelfile.quants import number_of
@@ -33,9 +34,9 @@ class LlamaModel:
 
     def __init__(
         self, header: ModelHeader, plan: MemoryPlan | None, *, threads: int, strict: bool = False,
-        file: WeightFile | None = None, shift: int = 0, timeline: Timeline = OFF,
+        pages: PageFile | None = None, file: WeightFile | None = None, shift: int = 0, timeline: Timeline = OFF,
     ) -> None:  # fmt: skip
-        self.header, self._threads, self._timeline = header, threads, timeline
+        self.header, self._threads, self._pages, self._timeline = header, threads, pages, timeline
         self._sessions: list[LlamaSession] = []
         self._file = file
         self._paged: PagedWeights | None = None
@@ -55,8 +56,11 @@ class LlamaModel:
             try:
                 if filter_library() is None:
                     raise Refusal("the C callbacks were not built (no compiler at install)")
-                self._file = self._file or WeightFile(self.header.files)
-                model, self._paged = load_paged(self.header, plan, self._file, shift=shift, timeline=self._timeline)
+                files = [self._pages.identity] if self._pages else self.header.files
+                self._file = self._file or WeightFile(files)
+                model, self._paged = load_paged(
+                    self.header, plan, self._file, pages=self._pages, shift=shift, timeline=self._timeline
+                )
                 return model
             except Refusal as refusal:
                 self._fall_back(refusal, strict)

@@ -11,10 +11,12 @@ from typing import Any
 from edgespec.engines.llamacpp.callbacks import Callbacks
 from edgespec.engines.llamacpp.library import llama
 from edgespec.engines.llamacpp.params import context_params, load_file
-from edgespec.engines.llamacpp.pointers import Graph, Refusal, check_graph, check_weights, point
+from edgespec.engines.llamacpp.pointers import Graph, Refusal, adopt, check_graph, check_weights, point
+from edgespec.engines.llamacpp.repack import Repacker
 from edgespec.engines.llamacpp.rows import EmbeddingRows
 from edgespec.engines.llamacpp.standin import mappings, seal, stand_in, unpopulated
 from edgespec.memory.layout import PARTS, Layout, cut
+from edgespec.memory.pagefile import PageFile
 from edgespec.memory.pager import Pager
 from edgespec.memory.resident import Resident
 from edgespec.memory.weightfile import WeightFile
@@ -35,13 +37,16 @@ class _Learned:
 
 
 def load_paged(
-    header: ModelHeader, plan: MemoryPlan, file: WeightFile, *, shift: int = 0, timeline: Timeline = OFF
-) -> tuple[Any, PagedWeights]:
+    header: ModelHeader, plan: MemoryPlan, file: WeightFile, *,
+    pages: PageFile | None = None, shift: int = 0, timeline: Timeline = OFF,
+) -> tuple[Any, PagedWeights]:  # fmt: skip
     """Load without reading, check every pointer, read what stays resident, start the pager.
 
-    `shift` moves every expected address; tests use it to see the self-check refuse. Raises Refusal.
+    With `pages`, `file` is the page file. `shift` moves every expected address; tests use it to see the self-check refuse.
+    Raises Refusal.
     """
-    resident = Resident(header, plan, file, fine=True)
+    source = pages.weights(header) if pages else header
+    resident = Resident(source, plan, file, fine=True)
     model: Any = None
     try:
         with stand_in(header) as paths:
@@ -51,14 +56,27 @@ def load_paged(
             seal(learned.regions)
         if not learned.fine:
             resident.close()
-            resident = Resident(header, plan, file, fine=False)
+            resident = Resident(source, plan, file, fine=False)
+        repacker = _adopt(pages, learned.weights) if pages else None
         resident.wait()
-        return model, PagedWeights(header, file, learned.weights, resident, timeline)
+        return model, PagedWeights(source, file, learned.weights, resident, timeline, repacker)
     except BaseException:
         resident.close()
         if model:
             llama().llama_model_free(model)
         raise
+
+
+def _adopt(pages: PageFile, weights: dict[str, tuple[int, ...]]) -> Repacker:
+    """Tell the engine's tensors that their bytes are repacked. Raises Refusal where this engine would not have done so."""
+    repacker = Repacker()
+    for weight in pages.tensors:
+        if weight.name in pages.repacked and weight.name in weights:
+            if not repacker.supports(weight):
+                repacker.close()
+                raise Refusal(f"{weight.name} is repacked in the page file but not by this engine")
+            adopt(weights[weight.name], repacker.mark(weight))
+    return repacker
 
 
 def _learn(header: ModelHeader, model: Any, paths: list[str], shift: int) -> _Learned:
@@ -137,9 +155,10 @@ class PagedWeights:
     """Core and pinned segments in the arena, streamed ones behind the pager, and the handler that ties them together."""
 
     def __init__(
-        self, header: ModelHeader, file: WeightFile, weights: dict[str, tuple[int, ...]], resident: Resident, timeline: Timeline
-    ) -> None:
-        self._weights, self._resident, self._timeline = weights, resident, timeline
+        self, header: ModelHeader, file: WeightFile, weights: dict[str, tuple[int, ...]], resident: Resident,
+        timeline: Timeline, repacker: Repacker | None,
+    ) -> None:  # fmt: skip
+        self._weights, self._resident, self._timeline, self._repacker = weights, resident, timeline, repacker
         self._since = 0.0  # when the engine last went on computing
         self.rows = EmbeddingRows.for_model(header, file)
         for layout, piece in resident.pinned:
@@ -172,5 +191,7 @@ class PagedWeights:
         """After the contexts, before the model: stop the reader, then give the memory back."""
         self.pager.close()
         self._resident.close()
+        if self._repacker:
+            self._repacker.close()
         if self.rows:
             self.rows.close()

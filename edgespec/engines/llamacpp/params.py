@@ -29,7 +29,7 @@ def context_params(*, context: int, chunk: int, lanes: int, outputs: int, thread
     params.kv_unified = True
     params.type_k = keys
     # The engine's CPU flash attention sums values in half precision, in the order of the cells: a branch that lies
-    # elsewhere in the cache moved logits by 0.2. Without it a tree's rows were equal to plain decoding's to the last bit.
+    # elsewhere in the cache moved logits by 0.2. Without it nearly all rows of trees equal plain decoding's to the last bit.
     params.flash_attn_type = _NO_FLASH_ATTENTION
     params.swa_full = True  # a windowed cache would lose cells that a rewind needs
     params.offload_kqv = params.op_offload = False  # an offloaded split copies its weights before our callbacks run

@@ -26,7 +26,7 @@ from edgespec.engines.llamacpp.library import ggml
 from edgespec.memory.layout import PARTS
 from edgespec.types import TensorExtent
 
-__all__ = ["Graph", "Refusal", "check_graph", "check_weights", "point"]
+__all__ = ["Graph", "Mark", "Refusal", "adopt", "check_graph", "check_weights", "mark_of", "point"]
 
 _MAX_SOURCES = 10
 
@@ -46,6 +46,8 @@ class _Tensor(ctypes.Structure):
         ("view_src", ctypes.c_void_p),
         ("view_offs", ctypes.c_size_t),
         ("data", ctypes.c_void_p),
+        ("name", ctypes.c_char * 64),
+        ("extra", ctypes.c_void_p),
     ]
 
 
@@ -126,6 +128,30 @@ def check_graph(graph: Graph, weights: Mapping[str, tuple[int, ...]], segments: 
 
 def _end(key: int) -> str:
     return f"{PARTS[key % len(PARTS)]}-{key // len(PARTS)}"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """By what the engine's CPU backend knows a repacked tensor: its buffer, and the kernels' traits (0: it has none)."""
+
+    buffer: int
+    traits: int
+
+
+def mark_of(address: int) -> Mark:
+    """The mark of a tensor. Raises Refusal when the struct's tail, where the traits are, is not laid out as assumed."""
+    tensor = _Tensor.from_address(address)
+    told: bytes = ggml().get_name(address)
+    if tensor.name != told or ggml().get_data(address) != tensor.data:
+        raise Refusal("the engine's tensors do not end as expected")
+    return Mark(tensor.buffer or 0, tensor.extra or 0)
+
+
+def adopt(addresses: Iterable[int], mark: Mark) -> None:
+    """Let the tensors at `addresses` be computed as repacked ones. Only before any context of their model exists."""
+    for address in addresses:
+        tensor = _Tensor.from_address(address)
+        tensor.buffer, tensor.extra = mark.buffer, mark.traits
 
 
 def point(addresses: Iterable[int], target: int) -> None:

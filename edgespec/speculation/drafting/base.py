@@ -27,6 +27,9 @@ class Drafter(Protocol):
     def begin(self, pending: int) -> DraftTree:
         """A new tree rooted at the pending token. It grows with every `step` and `idle`, at its end only."""
 
+    def catch_up(self) -> None:
+        """Read what no stall had time for, so that steps take what steps take."""
+
     def step(self, worth: Worth) -> bool:
         """One bounded piece of growth; False when there is nothing worth adding."""
 
@@ -49,6 +52,8 @@ class NoDrafter:
 
     def begin(self, pending: int) -> DraftTree:
         return DraftTree(pending)
+
+    def catch_up(self) -> None: ...
 
     def step(self, worth: Worth) -> bool:
         return False

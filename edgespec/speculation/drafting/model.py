@@ -25,8 +25,8 @@ from edgespec.types import Floats
 
 __all__ = ["ModelDrafter"]
 
-_NEARLY = float(np.log(0.4))  # a candidate this close to the best joins its step
-_BATCH = 6  # nodes added per step
+_NEARLY = float(np.log(0.15))  # a candidate this close to the best joins its step
+_BATCH = 12  # nodes added per step: wider steps cost little more, and fewer of them are needed
 _BRANCH = 6  # candidates taken from one row
 _FLOOR = float(np.log(1e-3))  # a path less likely than this is not worth a node
 _AHEAD_FLOOR = float(np.log(0.02))  # nor, while it is unknown where the target goes, one less likely than this
@@ -63,10 +63,16 @@ class ModelDrafter:
     def begin(self, pending: int) -> DraftTree:
         return self._plant(DraftTree(pending))
 
+    def catch_up(self) -> None:
+        if self._lag:
+            self._session.extend(self._lag)
+            self._lag, self._cold = [], True
+            self._score()
+
     def step(self, worth: Worth) -> bool:
         if not worth(self._drafted, 0.0):
             return False
-        self._catch_up()
+        self.catch_up()
         self._score()
         grew = self._add(worth)
         self._planned = len(self._tree)
@@ -124,11 +130,6 @@ class ModelDrafter:
         self._tree, self._planned = below, len(below)
         return below
 
-    def _catch_up(self) -> None:
-        if self._lag:
-            self._session.extend(self._lag)
-            self._lag, self._cold = [], True
-
     def _read_on(self, seconds: float) -> bool:
         """A piece of the prompt. The session may defer what is less than a pass, so pieces are whole ones."""
         piece = min(_PIECE, len(self._lag))
@@ -146,7 +147,7 @@ class ModelDrafter:
         tree, start = self._tree, self._scored
         if start == len(tree) or self._lost:
             return
-        started = time.perf_counter()
+        started, cold, self._cold = time.perf_counter(), self._cold, False
         try:
             rows = self._session.score(tree, start)
         except ContextFull:
@@ -159,9 +160,8 @@ class ModelDrafter:
         for node, row in zip(range(start, len(tree)), rows, strict=True):
             for token, logprob in self._candidates(row):
                 heapq.heappush(self._heap, (-(tree.logprobs[node] + logprob), node, token))
-        if not self._cold:
+        if not cold:
             self._seconds = _blend(self._seconds, time.perf_counter() - started)
-        self._cold = False
 
     def _add(self, worth: Worth) -> bool:
         """The best candidate, and those nearly as good, as far as they are worth it."""
