@@ -15,6 +15,7 @@ from edgespec.cli.bench import bench
 from edgespec.cli.chat import chat
 from edgespec.cli.console import say
 from edgespec.cli.doctor import doctor
+from edgespec.cli.pages import pages
 from edgespec.cli.plan import plan
 from edgespec.cli.run import run
 from edgespec.errors import Cancelled, EdgespecError, UsageError
@@ -27,6 +28,7 @@ app = typer.Typer(
 )  # fmt: skip
 for command in (run, chat, plan, bench, doctor):
     app.command()(command)
+app.add_typer(pages, name="pages")
 
 
 def _version(wanted: bool) -> None:

@@ -206,3 +206,62 @@ def test_every_exit_code_of_the_table_is_an_error_class() -> None:
 
 def _all_errors(kind: type[EdgespecError]) -> list[type[EdgespecError]]:
     return [kind, *(deeper for below in kind.__subclasses__() for deeper in _all_errors(below))]
+
+
+def test_a_trace_shows_sweeps_segments_and_reads(inflated_path: Path, drafter_path: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    done = edgespec(
+        "run", "Tell me a story.", "--target", str(inflated_path), "--drafter", str(drafter_path), "--budget", "160MiB",
+        "--context", "512", "--max-tokens", "20", "--trace", str(trace),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    events = json.loads(trace.read_text())["traceEvents"]
+    tracks = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    spans = [event for event in events if event["ph"] == "X"]
+    kinds = {(tracks[span["tid"]], span["name"].split()[0]) for span in spans}
+    assert kinds >= {("decode", "sweep"), ("target", "compute"), ("target", "wait"), ("disk", "read"), ("drafter", "draft")}
+    sweeps = [span for span in spans if span["name"].startswith("sweep")]
+    inside = [span for span in spans if span["name"].startswith("compute")]
+    assert all(span["dur"] >= 0 for span in spans)
+    assert sum(span["dur"] for span in inside) <= 1.01 * (sum(span["dur"] for span in sweeps)) + 1e6  # the prompt's chunk too
+    assert edgespec("run", "Hi", "--trace", str(tmp_path / "nowhere" / "t.json")).returncode == 2
+
+
+def test_the_cache_type_of_keys_is_in_the_plan(inflated_path: Path) -> None:
+    plans = {}
+    for kind in ("f16", "q8_0"):
+        done = edgespec(
+            "plan", "--target", str(inflated_path), "--budget", "1GiB", "--context", "2048", "--kv-type", kind, "--json"
+        )
+        assert done.returncode == 0, done.stderr
+        plans[kind] = {item["name"]: item["size"] for item in json.loads(done.stdout)["items"]}
+    saved = plans["f16"]["target, KV cache"] / plans["q8_0"]["target, KV cache"]
+    assert 1.2 < saved < 1.4
+    answer = edgespec("run", "What is the capital of France?", "--budget", "1GiB", "--kv-type", "q8_0")
+    assert answer.stdout == "The capital of France is Paris.\n"
+
+
+def test_page_files_are_listed_checked_and_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    (folder / "a.pages").write_bytes(b"not one")
+    (folder / "b.pages.7.partial").write_bytes(b"left behind")
+    environment = {"EDGESPEC_CACHE": str(tmp_path)}
+    rows = json.loads(edgespec("pages", "list", "--check", "--json", **environment).stdout)
+    assert rows == [
+        {"name": "a.pages", "bytes": 7, "intact": False},
+        {"name": "b.pages.7.partial", "bytes": 11, "intact": False},
+    ]
+    assert edgespec("pages", "rm", "../a.pages", **environment).returncode == 2
+    assert edgespec("pages", "rm", **environment).returncode == 2
+    assert edgespec("pages", "rm", "a.pages", **environment).returncode == 0
+    assert edgespec("pages", "rm", "--all", **environment).returncode == 0
+    assert list(folder.iterdir()) == []
+
+
+def test_a_bench_refuses_what_it_cannot_run(inflated_path: Path, drafter_path: Path, tmp_path: Path) -> None:
+    pair = ["--target", str(inflated_path), "--drafter", str(drafter_path), "--out", str(tmp_path / "b.json")]
+    for extra in (["--modes", "stock,fast"], ["--modes", "llama-server"], ["--caps", "much"]):
+        done = edgespec("bench", *pair, *extra)
+        assert done.returncode in (2, 5)
+        assert len(done.stderr.strip().splitlines()) == 1
