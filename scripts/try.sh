@@ -7,7 +7,7 @@ cache=${EDGESPEC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/edgespec}
 mkdir -p "$cache"
 for role in target:1000MB drafter:80MB; do
     file=$cache/inflated-${role%:*}-${role#*:}.gguf
-    [ -e "$file" ] || .venv/bin/python scripts/inflate.py "models/edgespec-${role%:*}.gguf" "$file" --size "${role#*:}"
+    [ -e "$file" ] || .venv/bin/python -m edgespec.bench.inflate "models/edgespec-${role%:*}.gguf" "$file" --size "${role#*:}"
 done
 exec .venv/bin/edgespec run "${1:-What is edgespec?}" --budget 600MiB --context 1024 \
     --target "$cache/inflated-target-1000MB.gguf" --drafter "$cache/inflated-drafter-80MB.gguf"

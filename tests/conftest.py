@@ -38,7 +38,7 @@ def drafter_path() -> Path:
 @pytest.fixture(scope="session")
 def inflated_path(target_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The embedded target as about 100 MB of weights, same function."""
-    from inflate import inflate
+    from edgespec.bench.inflate import inflate
 
     path = tmp_path_factory.mktemp("models") / "inflated.gguf"
     inflate(target_path, path, 100 << 20)

@@ -24,7 +24,7 @@ def possible() -> None:
 @pytest.fixture(scope="module")
 def large(target_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Twice the cap."""
-    from inflate import inflate
+    from edgespec.bench.inflate import inflate
 
     path = tmp_path_factory.mktemp("large") / "large.gguf"
     inflate(target_path, path, 400 << 20)

@@ -21,10 +21,10 @@ def main() -> None:
     ) as runtime:  # fmt: skip
         fixed = job["speculation"] not in ("off", "auto")
         predicted = None if fixed else runtime.expected_tokens_per_second
-        done = [runtime.generate(prompt, max_tokens=job["max_tokens"]) for prompt in job["tokens"]]
-        statistics = [one.statistics for one in done]
+        done = [_answer(runtime, prompt, job) for prompt in job["tokens"]]
+        statistics = [one for _, one in done]
         result = {
-            "tokens": [one.tokens for one in done],
+            "tokens": [tokens for tokens, _ in done],
             "predicted": predicted,
             "ceiling": _ceiling(statistics),
             "passes": sum(one.passes - 1 for one in statistics),
@@ -34,6 +34,17 @@ def main() -> None:
             "seconds": _seconds(runtime, statistics),
         }
     sys.stdout.write(json.dumps(result) + "\n")
+
+
+def _answer(runtime: Runtime, prompt: list[int], job: dict[str, Any]) -> tuple[list[int], Statistics]:
+    """The tokens; a job that is `live` is told of them as lines of JSON."""
+    tokens: list[int] = []
+    for chunk in runtime.stream(prompt, max_tokens=job["max_tokens"]):
+        tokens += chunk.tokens
+        if job.get("live"):
+            sys.stdout.write(json.dumps({"made": chunk.tokens}) + "\n")
+            sys.stdout.flush()
+    return tokens, chunk.statistics
 
 
 _COUNTS = ("drafted", "accepted", "drafted_ahead", "kept_ahead", "near_ties", "bytes_paged")

@@ -26,7 +26,7 @@ def main() -> None:
     tokens, decode, prefill = [], 0.0, []
     for prompt in job["tokens"]:
         lib.llama_memory_clear(lib.llama_get_memory(context), True)
-        made, first, rest = _generate(model, context, prompt, job["max_tokens"])
+        made, first, rest = _generate(model, context, prompt, job["max_tokens"], live=job.get("live", False))
         tokens.append(made)
         prefill.append(first)
         decode += rest
@@ -45,8 +45,8 @@ def _load(path: str, context: int, threads: int) -> tuple[Any, Any]:
     return model, lib.llama_init_from_model(model, options)
 
 
-def _generate(model: Any, context: Any, prompt: list[int], most: int) -> tuple[list[int], float, float]:
-    """Tokens, seconds to the first, seconds for the others."""
+def _generate(model: Any, context: Any, prompt: list[int], most: int, *, live: bool) -> tuple[list[int], float, float]:
+    """Tokens, seconds to the first, seconds for the others; `live` tells of every token as a line of JSON."""
     vocab = lib.llama_model_get_vocab(model)
     sampler = lib.llama_sampler_init_greedy()
     tokens: list[int] = []
@@ -58,6 +58,9 @@ def _generate(model: Any, context: Any, prompt: list[int], most: int) -> tuple[l
         pending = [lib.llama_sampler_sample(sampler, context, -1)]
         tokens += pending
         first = first or time.perf_counter() - began
+        if live:
+            sys.stdout.write(json.dumps({"made": pending}) + "\n")
+            sys.stdout.flush()
         if lib.llama_vocab_is_eog(vocab, pending[0]):
             break
     return tokens, first, time.perf_counter() - began - first

@@ -18,7 +18,7 @@ from edgespec.bench.capped import Group, group, make_cold
 from edgespec.bench.server import run_server
 from edgespec.errors import EdgespecError, RuntimeFault
 
-__all__ = ["CONFIGURATIONS", "Configuration", "Setting", "best_draft_length", "run_suite"]
+__all__ = ["CONFIGURATIONS", "Configuration", "Setting", "best_draft_length", "process", "run_suite"]
 
 _TIMEOUT = 1800.0
 _OVERHEAD = 1.02  # of the cap over the budget: page tables and what the kernel keeps for the process
@@ -110,14 +110,20 @@ def _measured(setting: Setting, configuration: Configuration, cap: int, prompts:
     return result | {"tokens_per_second": generated / result["seconds"]["decode"], "generated": generated}
 
 
+def process(configuration: Configuration) -> list[str]:
+    """The command that takes a job on stdin."""
+    module = "edgespec.bench.stock" if configuration.engine == "stock" else "edgespec.bench.ours"
+    return [sys.executable, "-m", module]
+
+
 def _result(setting: Setting, configuration: Configuration, job: dict[str, Any], made: Group) -> dict[str, Any]:
     if configuration.engine == "server":
         if not setting.server:
             raise RuntimeFault("no server was named: build one with scripts/build_server.sh and name it with --server")
         return run_server(setting.server, job, made)
-    module = "edgespec.bench.stock" if configuration.engine == "stock" else "edgespec.bench.ours"
-    command = made.command([sys.executable, "-m", module])
-    done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, timeout=_TIMEOUT)
+    done = subprocess.run(
+        made.command(process(configuration)), input=json.dumps(job), capture_output=True, text=True, timeout=_TIMEOUT
+    )
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
         raise RuntimeFault(f"{configuration.name} ended with {done.returncode}: {last[-300:]}")

@@ -14,6 +14,7 @@ import edgespec
 from edgespec.cli.bench import bench
 from edgespec.cli.chat import chat
 from edgespec.cli.console import say
+from edgespec.cli.demo import demo
 from edgespec.cli.doctor import doctor
 from edgespec.cli.pages import pages
 from edgespec.cli.plan import plan
@@ -26,7 +27,7 @@ app = typer.Typer(
     name="edgespec", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="Run a language model larger than the memory you give it.",
 )  # fmt: skip
-for command in (run, chat, plan, bench, doctor):
+for command in (run, chat, plan, bench, demo, doctor):
     app.command()(command)
 app.add_typer(pages, name="pages")
 

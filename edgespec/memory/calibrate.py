@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import platform
+import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,7 @@ __all__ = ["WIDTHS", "calibrated", "measure_bandwidth", "measure_compute"]
 
 WIDTHS = (1, 4, 8, 16, 32, 64)
 _PIECE = 16 << 20  # about a segment
-_READ_SECONDS = 0.3
+_READ_SECONDS = 0.5
 _STRIDE = 7  # pieces from one read to the next
 _FRESH_SECONDS = 300.0
 _TRIES = 3
@@ -48,18 +49,19 @@ def calibrated(cache: Path, key: str, identity: FileIdentity, kernel: Callable[[
 
 
 def measure_bandwidth(identity: FileIdentity) -> float:
-    """Bytes per second of direct reads as the pager makes them, all over the file, for a third of a second at most."""
+    """Bytes per second of direct reads as the pager makes them, all over the file, for half a second; the median piece's."""
     piece = min(_PIECE, identity.size // PAGE * PAGE) or PAGE
     places = range(0, max(1, identity.size - piece + 1), piece)
     arena, file = Arena(piece), WeightFile([identity])
     view = arena.take(piece).view
-    began, done = time.perf_counter(), 0
+    took: list[float] = []
     try:
-        while not done or time.perf_counter() - began < _READ_SECONDS:
-            place = places[done * _STRIDE % len(places)]
+        while sum(took) < _READ_SECONDS:
+            place = places[len(took) * _STRIDE % len(places)]
+            began = time.perf_counter()
             file.read(Run(0, place, piece, 0), view)
-            done += 1
-        return file.bytes_read / (time.perf_counter() - began)
+            took.append(time.perf_counter() - began)
+        return min(piece, identity.size) / statistics.median(took)
     finally:
         file.close()
         view.release()

@@ -22,7 +22,7 @@ TOKENS = [1, 40, 50, 60, 70]
 
 @pytest.fixture(scope="module")
 def header(target_path: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelHeader:
-    from inflate import inflate
+    from edgespec.bench.inflate import inflate
 
     path = tmp_path_factory.mktemp("q4") / "inflated-q4.gguf"
     inflate(target_path, path, 60 << 20, kind="Q4_0")

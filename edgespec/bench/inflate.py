@@ -1,6 +1,6 @@
 """Make a big model out of a small one without changing its function.
 
-``python scripts/inflate.py models/edgespec-target.gguf OUT.gguf --size 1GiB``
+``python -m edgespec.bench.inflate models/edgespec-target.gguf OUT.gguf --size 1GiB``
 
 Width, heads and feed-forward are zero-padded, and layers are added whose attention output and feed-forward output
 are zero. What those zeros make irrelevant is filled with random weights, so that the file has no holes and no
@@ -19,7 +19,10 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, ReaderTensor, quants
 from numpy.typing import NDArray
 
+from edgespec.errors import ModelInvalid
 from edgespec.memory.budget import parse_size
+
+__all__ = ["inflate"]
 
 POOL = 1 << 16  # random blocks drawn at a time; longer tensors repeat them, rotated
 BLOCK = 32  # weights a block; each has one half-precision scale, then its codes
@@ -163,7 +166,7 @@ def _layer_and_kind(name: str) -> tuple[int, str]:
 def blocks(tensor: ReaderTensor, kind: str) -> Blocks:
     """The tensor's blocks, quantized again if they are to be of another kind."""
     if tensor.tensor_type != GGMLQuantizationType.Q8_0:
-        raise SystemExit(f"{tensor.name} is {tensor.tensor_type.name}: only Q8_0 models can be inflated")
+        raise ModelInvalid(f"{tensor.name} is {tensor.tensor_type.name}: only Q8_0 models can be inflated")
     rows = int(tensor.shape[1])
     data = np.asarray(tensor.data)
     if kind != "Q8_0":
@@ -235,8 +238,8 @@ def main() -> None:
     parser.add_argument("--size", type=parse_size, required=True, help="bytes, or with a unit: 1GiB, 150MB")
     parser.add_argument("--type", choices=list(BLOCK_BYTES), default="Q8_0", help="Q8_0 keeps the small model's text")
     args = parser.parse_args()
-    print(f"inflating {args.source.name} to about {args.size >> 20} MiB: {args.out}", file=sys.stderr)
-    print(inflate(args.source, args.out, args.size, kind=args.type), file=sys.stderr)
+    sys.stderr.write(f"inflating {args.source.name} to about {args.size >> 20} MiB: {args.out}\n")
+    sys.stderr.write(f"{inflate(args.source, args.out, args.size, kind=args.type)}\n")
 
 
 if __name__ == "__main__":
