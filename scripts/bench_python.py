@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.memory.layout import segment_sizes, spread
 from edgespec.modelfile.header import read_model
 from edgespec.speculation.decoder import Decoder
+from edgespec.speculation.drafting.base import NoDrafter, Worth
 from edgespec.speculation.policy import FixedPolicy
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import MemoryPlan, ModelHeader, SamplingParams
@@ -69,37 +70,33 @@ def write_random(path: Path, *, vocabulary: int, width: int, layers: int) -> Non
     writer.close()
 
 
-class Bush:
+class Bush(NoDrafter):
     """Drafts a fixed bush of nodes: the cost of real drafting is not in question here."""
 
     def begin(self, pending: int) -> DraftTree:
         self._tree = DraftTree(pending)
         return self._tree
 
-    def step(self, nodes: int) -> bool:
-        for node in range(nodes):
+    def step(self, worth: Worth) -> bool:
+        while worth(len(self._tree) - 1, -1.0):
+            node = len(self._tree) - 1
             self._tree.add(node // 2, node + 1, -1.0)
         return False
 
-    def extend(self, tokens: Any) -> None: ...
-
-    def commit(self, path: Any, tokens: Any) -> None: ...
-
-    def rewind(self, length: int) -> int:
-        return length
+    def commit(self, path: Sequence[int], pending: int) -> DraftTree:
+        return self.begin(pending)
 
 
 def plan_for(header: ModelHeader, *, paged: bool) -> MemoryPlan:
     sizes = segment_sizes(header)
     chosen = spread(list(sizes.values()), sum(sizes.values()) // 2) if paged else ()
     streamed = tuple(list(sizes)[index] for index in chosen)
-    return MemoryPlan(1 << 40, "slots" if paged else "mmap", 1024, 64, NODES, (), len(sizes), streamed, 64 << 20, 0, 0, 0.0)
+    return MemoryPlan(1 << 40, "slots" if paged else "mmap", 1024, 64, NODES, "f16", (), len(sizes), streamed, 64 << 20, 0, 0, 0.0)
 
 
 def rounds(model: LlamaModel, count: int) -> tuple[float, float, float]:
     """Medians in seconds: a whole round, the engine's pass in it, and the waiting for the disk in that."""
     session = model.session(context=1024, chunk=64, max_nodes=NODES)
-    session.extend([1, 2, 3, 4])
     inside: list[float] = []
     lib = session_room.llama()
     decode = lib.llama_decode
@@ -115,7 +112,7 @@ def rounds(model: LlamaModel, count: int) -> tuple[float, float, float]:
     decoder = Decoder(session, Bush(), FixedPolicy(NODES), sampler, ends=lambda token: False)
     whole, waits = [], []
     started, waited = time.perf_counter(), model.wait_seconds
-    for done in decoder.rounds(5, 10**6):
+    for done in decoder.rounds([1, 2, 3, 4, 5], 10**6):
         whole.append(time.perf_counter() - started)
         waits.append(model.wait_seconds - waited)
         if len(whole) == count:

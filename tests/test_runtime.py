@@ -13,6 +13,7 @@ import pytest
 import edgespec
 from edgespec import Runtime, errors
 from edgespec.loading import Options, prepare
+from edgespec.memory.weightfile import WeightFile
 
 STORY = [{"role": "user", "content": "Tell me a short story."}]
 
@@ -258,3 +259,54 @@ def test_a_busy_python_thread_does_not_stall_a_sweep(paged: Runtime) -> None:
     finally:
         stop.set()
         thread.join()
+
+
+def _slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    piece = WeightFile._piece
+
+    def slowly(self: WeightFile, file: int, into: memoryview, offset: int, wanted: int) -> int:
+        time.sleep(0.01)
+        return piece(self, file, into, offset, wanted)
+
+    monkeypatch.setattr(WeightFile, "_piece", slowly)
+
+
+@pytest.mark.parametrize("mode", ["tree", "chain", "auto", "llmcad"])
+def test_drafting_in_stalls_leaves_the_text_as_it_is(paged: Runtime, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = paged._loaded.prepared
+    files = prepared.target.path, prepared.drafter.path
+    wanted = paged.chat(STORY, max_tokens=40)
+    _slow_disk(monkeypatch)
+    budget = _tight(*files)
+    with edgespec.load(*files, budget=budget, context=512, speculation=mode) as runtime:
+        done = runtime.chat(STORY, max_tokens=40)
+    assert done.text == wanted.text
+    assert done.statistics.drafted_ahead > 0
+    assert 0 <= done.statistics.kept_ahead <= done.statistics.drafted_ahead
+    assert done.statistics.idle_seconds > 0
+
+
+def test_cancel_in_the_middle_of_a_stall_stops_at_once(paged: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = paged.chat(STORY, max_tokens=12).text
+    _slow_disk(monkeypatch)
+    threading.Timer(0.5, paged.cancel).start()
+    chunks = list(paged.stream(STORY, max_tokens=400, temperature=1.0))
+    assert chunks[-1].finish_reason == "cancelled"
+    monkeypatch.undo()
+    assert paged.chat(STORY, max_tokens=12).text == wanted
+
+
+def test_tokens_can_be_the_prompt(paged: Runtime) -> None:
+    tokens = paged.prompt_tokens(STORY)
+    assert paged.generate(tokens, max_tokens=8).text == paged.chat(STORY, max_tokens=8).text
+    with pytest.raises(errors.UsageError, match="outside the vocabulary"):
+        paged.generate([1, 10**6])
+
+
+def test_quantized_keys_shrink_the_cache(target_path: Path) -> None:
+    with edgespec.load(target_path, budget="1GiB", context=1024, kv_type="q8_0") as small:
+        assert small.plan.kv_type == "q8_0"
+        assert small.chat(STORY, max_tokens=8).tokens
+        sizes = {item.name: item.size for item in small.plan.items}
+    with edgespec.load(target_path, budget="1GiB", context=1024) as large:
+        assert sizes["target, KV cache"] < {item.name: item.size for item in large.plan.items}["target, KV cache"]

@@ -232,3 +232,67 @@ def test_runs_past_the_end_of_the_file_read_what_is_there(weights) -> None:
     file.read(Run(0, last, PAGE, 0), view)
     assert bytes(view[: file_id.size - last]) == Path(file_id.path).read_bytes()[last:]
     file.close()
+
+
+def slow(fd: int, buffers: list[memoryview], offset: int) -> int:
+    time.sleep(0.02)
+    return os.preadv(fd, buffers, offset)
+
+
+def test_waits_are_offered_with_the_time_the_reader_needs_alone(weights) -> None:
+    file_id, layouts, contents = weights
+    file, arena = WeightFile([file_id], read_into=slow), Arena(16 * PAGE)
+    ring = arena.take(16 * PAGE)
+    pager = Pager(file, layouts, range(LAYERS), ring)
+    offered: list[float] = []
+
+    def idle(seconds: float) -> bool:
+        offered.append(seconds)
+        time.sleep(0.002)
+        return True
+
+    for _ in range(3):
+        for layer in range(LAYERS):
+            start = pager.acquire(layer, idle) - ring.address + layouts[layer].places[0][1]
+            assert bytes(ring.view[start : start + len(contents[layer])]) == contents[layer]
+            pager.release(layer)
+    assert offered[0] == 0.0  # nothing is known of the disk yet
+    assert any(seconds > 0.01 for seconds in offered)
+    assert pager.idle_seconds > 0.01
+    assert pager.wait_seconds >= 0
+    pager.close()
+    file.close()
+
+
+def test_who_has_nothing_to_do_is_asked_once_a_wait(weights) -> None:
+    file_id, layouts, _ = weights
+    file, arena = WeightFile([file_id], read_into=slow), Arena(16 * PAGE)
+    pager = Pager(file, layouts, range(LAYERS), arena.take(16 * PAGE))
+    asked: list[float] = []
+
+    def nothing(seconds: float) -> bool:
+        asked.append(seconds)
+        return False
+
+    for layer in range(LAYERS):
+        pager.acquire(layer, nothing)
+        pager.release(layer)
+    assert 1 <= len(asked) <= LAYERS
+    pager.close()
+    file.close()
+
+
+def test_what_the_idle_work_raises_leaves_the_wait_and_the_pager_stays_usable(weights) -> None:
+    file_id, layouts, contents = weights
+    file, arena = WeightFile([file_id], read_into=slow), Arena(16 * PAGE)
+    ring = arena.take(16 * PAGE)
+    pager = Pager(file, layouts, range(LAYERS), ring)
+
+    def failing(seconds: float) -> bool:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        pager.acquire(0, failing)
+    sweep(pager, ring.view, ring.address, layouts, contents)
+    pager.close()
+    file.close()

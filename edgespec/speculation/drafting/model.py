@@ -36,15 +36,18 @@ _NEWEST = 0.3  # weight of the newest measurement
 
 
 class ModelDrafter:
-    """`branch=1` grows chains; `leaves` bounds the tree, what is drafted ahead included.
+    """`branch=1` grows chains; `leaves` bounds the tree, what is drafted ahead included. With `batch=1` growth is best-first
+    to the letter: the likeliest tree there is by this drafter's probabilities, at the price of a pass for every node.
 
     `temperature` is the target's: at 0 the drafter's own distribution ranks candidates.
     """
 
     def __init__(
-        self, session: Session, *, vocabulary: int, leaves: int = 32, branch: int = _BRANCH, temperature: float = 0.0
-    ) -> None:
+        self, session: Session, *, vocabulary: int, leaves: int = 32, branch: int = _BRANCH, batch: int = _BATCH,
+        temperature: float = 0.0,
+    ) -> None:  # fmt: skip
         self._session, self._vocabulary, self._branch, self._leaves = session, vocabulary, branch, leaves
+        self._batch = 1 if branch == 1 else batch
         self._sharpness = 1.0 / temperature if temperature > 0 else 1.0
         self._tree = DraftTree(0)
         self._heap: list[tuple[float, int, int]] = []  # (-cumulative logprob, parent, token)
@@ -167,7 +170,7 @@ class ModelDrafter:
         """The best candidate, and those nearly as good, as far as they are worth it."""
         tree, added = self._tree, 0
         best = -self._heap[0][0] if self._heap else 0.0
-        while self._heap and added < (1 if self._branch == 1 else _BATCH) and tree.leaves < self._leaves:
+        while self._heap and added < self._batch and tree.leaves < self._leaves:
             cost, parent, token = self._heap[0]
             if -cost < max(best + _NEARLY, _FLOOR) or not worth(self._drafted, -cost):
                 break
