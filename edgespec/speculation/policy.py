@@ -22,6 +22,7 @@ Tables = dict[str, dict[int, float]]  # name of the table -> row count, or bin o
 _FLOOR = math.log(0.02)  # a node less likely than this is not worth one even for nothing
 _FILLED = 0.75  # of its first node's probability, what the nodes of a block have on average; until measured
 _NEWEST = 0.15  # weight of the newest measurement of a cost
+_TRUST = 10.0  # rounds of a size until its own cost counts as much as the prediction, corrected by all sizes
 _NEWEST_ROUND = 0.06  # of what a round brought, which varies more
 _BIN = 0.5  # width of a bin of confidence, in log-probability
 _BINS = 12
@@ -91,7 +92,9 @@ class AutoPolicy:
     largest: int
     reason: str = "not measured yet"
     _sweep: dict[int, float] = field(default_factory=dict)  # rows, a block's last -> seconds
-    _draft: dict[int, float] = field(default_factory=dict)  # 0 -> seconds a node, outside stalls
+    _seen: dict[int, float] = field(default_factory=dict)  # rows, likewise -> rounds measured, faded
+    _draft: dict[int, float] = field(default_factory=dict)  # of rounds' nodes x and drafting seconds y outside stalls:
+    # 0 -> rounds, 1 -> sum of x, 2 -> of y, 3 -> of x * x, 4 -> of x * y, all faded
     _tries: dict[int, float] = field(default_factory=dict)  # bin of confidence -> nodes verified, faded
     _hits: dict[int, float] = field(default_factory=dict)  # of these accepted
     _rounds: dict[int, float] = field(default_factory=dict)  # rows, a block's last -> rounds verified so, faded
@@ -106,7 +109,7 @@ class AutoPolicy:
     @property
     def costs(self) -> Tables:
         """What this pair costs on this machine under this plan, for `begin_with` of a later policy."""
-        return {"sweep": self._sweep, "draft": self._draft, "round": self._round}
+        return {"sweep": self._sweep, "seen": self._seen, "draft": self._draft, "round": self._round}
 
     @property
     def acceptance(self) -> Tables:
@@ -117,6 +120,9 @@ class AutoPolicy:
         """Start from measurements instead of predictions."""
         for name, own in (self.costs | self.acceptance).items():
             own.update(tables.get(name, {}))
+        if set(self._draft) != set(range(5)) or set(self._round) != {0, 1}:  # of another version
+            self._draft.clear()
+            self._round.clear()
 
     def worth(self, nodes: int, logprob: float) -> bool:
         """Whether one more node is wanted beyond the `nodes` drafted, given its cumulative log-probability."""
@@ -127,18 +133,21 @@ class AutoPolicy:
             return True  # the block it is in is paid for
         places = ROW_BLOCK - rows % ROW_BLOCK
         tokens = self.probability(logprob) * places * self._filled.get(0, _FILLED)
-        seconds = self.sweep_seconds(rows + places) - self.sweep_seconds(rows) + places * self._draft_seconds
+        seconds = self.sweep_seconds(rows + places) - self.sweep_seconds(rows) + places * self._draft_line()[1]
         return tokens > self.rate * seconds
 
     def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None:
         """One round: what was verified, what of it was kept, and what it took."""
-        _blend(self._sweep, _block(len(tree)), sweep_seconds)
+        block = _block(len(tree))
+        _blend(self._sweep, block, sweep_seconds)
+        _fade(self._seen)
+        self._seen[block] = self._seen.get(block, 0.0) + 1
         if self._pause:
             self._pause -= 1
             self._resume_if_worse()
             return
         if len(tree) > 1:
-            _blend(self._draft, 0, draft_seconds / (len(tree) - 1))
+            self._time_drafts(len(tree) - 1, draft_seconds)
         self._observe(tree, accepted)
         self._judged += 1
         self._looking = self._looking and len(accepted.path) > 1 and self._judged < _LOOKS
@@ -152,7 +161,8 @@ class AutoPolicy:
         """Tokens per second to expect: trees as they came out so far for this pair, at the costs known for this plan."""
         rounds = self._rounds or {_PRIOR_TREE: 1.0}
         tokens = self._tokens or {_PRIOR_TREE: _PRIOR_TOKENS}
-        seconds = sum(n * (self.sweep_seconds(rows) + (rows - 1) * self._draft_seconds) for rows, n in rounds.items())
+        first, each = self._draft_line()
+        seconds = sum(n * (self.sweep_seconds(rows) + (rows > 1) * first + (rows - 1) * each) for rows, n in rounds.items())
         return max(self.plain_rate, sum(tokens.values()) / seconds)
 
     @property
@@ -173,23 +183,32 @@ class AutoPolicy:
         return (self._hits.get(place, 0.0) + _PRIOR * claimed) / (self._tries.get(place, 0.0) + _PRIOR)
 
     def sweep_seconds(self, rows: int) -> float:
-        """As measured at this many rows, or the prediction corrected by the nearest measurement."""
-        block = _block(rows)
-        if block in self._sweep:
-            return self._sweep[block]
-        if not self._sweep:
+        """The prediction, corrected by what all sizes measured, and the more by this size's own the more often it was."""
+        block, weights = _block(rows), {known: self._seen.get(known, 1.0) for known in self._sweep}
+        if not weights:
             return self.sweep_cost(block)
-        known = min(self._sweep, key=lambda other: abs(other - block))
-        return self._sweep[known] * self.sweep_cost(block) / self.sweep_cost(known)
+        ratios = {known: self._sweep[known] / self.sweep_cost(known) for known in weights}
+        common = sum(weights[known] * ratios[known] for known in weights) / sum(weights.values())
+        trust = weights.get(block, 0.0) / (weights.get(block, 0.0) + _TRUST)
+        return self.sweep_cost(block) * (common + trust * (ratios.get(block, common) - common))
 
-    @property
-    def _draft_seconds(self) -> float:
-        return self._draft.get(0, self.draft_cost)
+    def _draft_line(self) -> tuple[float, float]:
+        """Seconds that drafting takes: before the first node, and for each; the line through all rounds."""
+        if not self._draft:
+            return 0.0, self.draft_cost
+        n, x, y, xx, xy = (self._draft[place] for place in range(5))
+        average, spread = y / x, n * xx - x * x
+        slope = min(average, max(average / 4, (n * xy - x * y) / spread)) if spread > 1e-6 * xx else average
+        return (y - slope * x) / n, slope
+
+    def _time_drafts(self, nodes: int, seconds: float) -> None:
+        _fade(self._draft)
+        for place, value in enumerate((1.0, nodes, seconds, nodes * nodes, nodes * seconds)):
+            self._draft[place] = self._draft.get(place, 0.0) + value
 
     def _observe(self, tree: DraftTree, accepted: Acceptance) -> None:
         for table in (self._tries, self._hits, self._rounds, self._tokens):
-            for place in table:
-                table[place] *= _FADE
+            _fade(table)
         block = _block(len(tree))
         self._rounds[block] = self._rounds.get(block, 0.0) + 1
         self._tokens[block] = self._tokens.get(block, 0.0) + len(accepted.tokens)
@@ -228,6 +247,11 @@ def _block(rows: int) -> int:
 
 def _bin(logprob: float) -> int:
     return min(_BINS - 1, int(-logprob / _BIN))
+
+
+def _fade(table: dict[int, float]) -> None:
+    for place in table:
+        table[place] *= _FADE
 
 
 def _blend(table: dict[int, float], key: int, value: float, weight: float = _NEWEST) -> None:
