@@ -63,9 +63,7 @@ class Pair:
 def main() -> None:
     pair = Pair()
     texts = {"questions": questions(PROMPTS), "documentation": [text[:400] for text in pydocs.load(holdout=True).texts[:PROMPTS]]}
-    print(
-        "| text | temperature | nodes | chain | tree | optimum | tree / chain | tree / optimum |\n|---|---|---|---|---|---|---|---|"
-    )
+    print("| text | temperature | nodes | chain | tree | optimum | tree / chain | tree / optimum |\n" + "|---" * 8 + "|")
     for name, prompts in texts.items():
         for temperature in (0.0, 0.8):
             for nodes in (8, 16, 32):

@@ -80,7 +80,7 @@ def _time_plot(records: Sequence[Record], size: int, out: Path, title: str) -> P
 
 
 def _save(figure: Any, axes: Any, path: Path, title: str) -> Path:
-    axes.set_title(title, fontsize=9)
+    axes.set_title(title, fontsize=7)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     figure.tight_layout()

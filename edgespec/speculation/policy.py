@@ -28,9 +28,11 @@ _BIN = 0.5  # width of a bin of confidence, in log-probability
 _BINS = 12
 _PRIOR = 4.0  # rounds' worth of trust in the drafter's own probabilities
 _FADE = 0.98  # of older acceptance, per round
-_TRIAL = 4  # rounds before speculation is judged
+_TRIAL, _SHORT_TRIAL = 4, 2  # rounds before speculation is judged; the short one if not a single draft was right
 _LOOKS = 8  # rounds at most in which a block is drafted whatever experience says, as long as that succeeds
-_FIRST_PAUSE, _LONGEST_PAUSE = 16, 256  # plain rounds until it is tried again; doubled each time it fails
+# Plain rounds until it is tried again, so many times more each time it fails: a trial also costs the drafter the reading
+# of everything that was said meanwhile.
+_FIRST_PAUSE, _LONGER, _LONGEST_PAUSE = 32, 4, 512
 _MARGIN = 1.02  # what speculation must promise to be switched on again
 _PRIOR_TREE, _PRIOR_TOKENS = 16, 3.3  # rows, and tokens a round, assumed of a pair that never ran
 
@@ -102,6 +104,7 @@ class AutoPolicy:
     _round: dict[int, float] = field(default_factory=dict)  # 0 -> tokens, 1 -> seconds, of a round with drafts
     _filled: dict[int, float] = field(default_factory=dict)  # 0 -> see _FILLED
     _judged: int = 0  # rounds with drafts since speculation was last switched on
+    _won: int = 0  # drafts that were right in these
     _looking: bool = True
     _pause: int = 0  # plain rounds left
     _next_pause: int = _FIRST_PAUSE
@@ -150,11 +153,12 @@ class AutoPolicy:
             self._time_drafts(len(tree) - 1, draft_seconds)
         self._observe(tree, accepted)
         self._judged += 1
+        self._won += len(accepted.path) - 1
         self._looking = self._looking and len(accepted.path) > 1 and self._judged < _LOOKS
         weight = max(_NEWEST_ROUND, 1 / self._judged)
         _blend(self._round, 0, len(accepted.tokens), weight)
         _blend(self._round, 1, draft_seconds + sweep_seconds, weight)
-        if self._judged >= _TRIAL:
+        if self._judged >= (_TRIAL if self._won else _SHORT_TRIAL):
             self._judge()
 
     def expected_rate(self) -> float:
@@ -228,8 +232,8 @@ class AutoPolicy:
             self._next_pause = _FIRST_PAUSE
             return
         self.reason = f"off: {drafting:.2f} tokens/s with drafts, {self.plain_rate:.2f} without"
-        self._pause, self._next_pause = self._next_pause, min(_LONGEST_PAUSE, 2 * self._next_pause)
-        self._judged = 0
+        self._pause, self._next_pause = self._next_pause, min(_LONGEST_PAUSE, _LONGER * self._next_pause)
+        self._judged = self._won = 0
 
     def _resume_if_worse(self) -> None:
         """Plain decoding turned out slower than drafting was, or the pause is over: draft again."""
