@@ -24,7 +24,7 @@ from edgespec.speculation.drafting.base import Drafter, NoDrafter
 from edgespec.speculation.drafting.model import ModelDrafter
 from edgespec.speculation.policy import AlphaPolicy, AutoPolicy, FixedPolicy
 from edgespec.text.assemble import TextAssembler
-from edgespec.text.prompt import Prompt, Prompter
+from edgespec.text.prompt import Prompt, Prompter, shared_prefix
 from edgespec.text.template import Message
 from edgespec.timeline import OFF, Timeline
 from edgespec.types import Chunk, Completion, FinishReason, KvType, MemoryPlan, Pages, SamplingParams, Speculation
@@ -238,11 +238,7 @@ class Runtime:
 
     def _reuse_prefix(self, prompt: list[int], drafter: Drafter) -> list[int]:
         """Keep the KV of the shared prefix; returns what is not there yet, at least the last token of the prompt."""
-        shared = 0
-        for old, new in zip(self._history, prompt[:-1], strict=False):
-            if old != new:
-                break
-            shared += 1
+        shared = shared_prefix(self._history, prompt[:-1])
         kept = self._target.rewind(min(shared, self._target.length))
         drafted = drafter.rewind(min(shared, kept))
         drafter.extend(prompt[drafted:-1])

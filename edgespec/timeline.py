@@ -23,10 +23,10 @@ class Timeline:
         self.enabled = enabled
         self._spans: list[tuple[str, str, float, float]] = []
 
-    def add(self, track: str, name: str, start: float, end: float) -> None:
-        """One span between two readings of `time.perf_counter`."""
+    def add(self, track: str, start: float, end: float, name: str, *values: object) -> None:
+        """One span between two readings of `time.perf_counter`; `name` is formatted with `values` only where it is kept."""
         if self.enabled:
-            self._spans.append((track, name, start, end))
+            self._spans.append((track, name.format(*values), start, end))
 
     @contextmanager
     def span(self, track: str, name: str) -> Iterator[None]:
@@ -35,7 +35,7 @@ class Timeline:
         try:
             yield
         finally:
-            self.add(track, name, start, time.perf_counter())
+            self.add(track, start, time.perf_counter(), name)
 
     def events(self) -> list[dict[str, Any]]:
         """Trace events, times in microseconds; tracks become threads of one process."""

@@ -30,6 +30,7 @@ __all__ = [
     "Speculation",
     "Speeds",
     "Statistics",
+    "Tables",
     "TensorExtent",
     "Vocabulary",
 ]
@@ -40,6 +41,7 @@ Paging = Literal["slots", "mmap", "resident"]
 Speculation = Literal["auto", "tree", "chain", "llmcad", "off"]
 KvType = Literal["f16", "q8_0", "q4_0"]
 Pages = Literal["auto", "off"]
+Tables = dict[str, dict[int, float]]  # what running teaches: name of a table -> row count, or another small key -> value
 FinishReason = Literal["stop", "length", "cancelled"]
 
 

@@ -119,9 +119,9 @@ def _throttle(folder: Path, name: str, disk: Path, bytes_per_second: int, old: b
         raise CannotCap(f"this disk cannot be throttled ({error.strerror}): leave --disk out") from error
 
 
-def run(command: Sequence[str], cap: int, *, timeout: float = 900, disk: Path | None = None, bps: int | None = None) -> Capped:
+def run(command: Sequence[str], cap: int, *, timeout: float = 900) -> Capped:
     """Run `command` in a fresh cgroup of `cap` bytes. Raises CannotCap, also when the command did not get in."""
-    with group(cap, disk=disk, bytes_per_second=bps) as made:
+    with group(cap) as made:
         done = subprocess.run(made.command(command), capture_output=True, text=True, timeout=timeout)
         if made.peak < 1 << 20:
             raise CannotCap("the command did not enter its cgroup: see whether cgroup.procs can be written")

@@ -22,7 +22,7 @@ from edgespec.errors import RuntimeFault
 from edgespec.loading import embedded_model
 from edgespec.memory.cpu import usable_threads
 from edgespec.modelfile.header import read_model
-from edgespec.text.prompt import Prompter
+from edgespec.text.prompt import Prompter, shared_prefix
 
 __all__ = ["CAP", "Progress", "cap_or_reason", "pair", "race", "verdict"]
 
@@ -117,7 +117,7 @@ def _listen(running: subprocess.Popen[str], job: str, runner: Progress) -> None:
 def verdict(stock: Progress, ours: Progress) -> str:
     """One line: how much faster, and whether the text is the same."""
     shared = min(len(stock.tokens), len(ours.tokens))
-    same = next((i for i in range(shared) if stock.tokens[i] != ours.tokens[i]), shared)
+    same = shared_prefix(stock.tokens, ours.tokens)
     text = "the same text" if same == shared else f"the same text for {same} of {shared} tokens"
     return f"edgespec {ours.rate:.1f} tokens/s, stock mmap {stock.rate:.1f}: {ours.rate / max(stock.rate, 1e-9):.1f}x, {text}"
 

@@ -1,4 +1,4 @@
-"""edgespec itself as a process of its own: a `Job` as JSON on stdin, a result as JSON on stdout."""
+"""edgespec itself as a process of its own: a `Setting.job` as JSON on stdin, a result as JSON on stdout."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main() -> None:
             **{name: sum(getattr(one, name) for one in statistics) for name in _COUNTS},
             "plan": {"streamed": runtime.plan.streamed_bytes, "ring": runtime.plan.ring_bytes, "chunk": runtime.plan.chunk},
             "reason": statistics[-1].policy_reason,
-            "seconds": _seconds(runtime, statistics),
+            "seconds": _seconds(statistics),
         }
     sys.stdout.write(json.dumps(result) + "\n")
 
@@ -57,7 +57,7 @@ def _ceiling(statistics: list[Statistics]) -> float:
     return sum(tokens) / seconds if seconds else 0.0
 
 
-def _seconds(runtime: Runtime, statistics: list[Statistics]) -> dict[str, Any]:
+def _seconds(statistics: list[Statistics]) -> dict[str, Any]:
     names = ("decode", "draft", "wait", "idle", "read", "callback")
     totals = {name: sum(getattr(one, f"{name}_seconds") for one in statistics) for name in names}
     return totals | {"load": statistics[0].load_seconds, "prefill": [one.prefill_seconds for one in statistics]}

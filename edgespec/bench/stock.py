@@ -1,6 +1,6 @@
 """The peer: llama-cpp-python on mmap without repacking, its best configuration under a cap; greedy, one token per pass.
 
-Runs as a process of its own: a `Job` as JSON on stdin, a result as JSON on stdout. Only the low-level bindings are used.
+Runs as a process of its own: a `Setting.job` as JSON on stdin, a result as JSON on stdout. Only the low-level bindings are used.
 """
 
 from __future__ import annotations

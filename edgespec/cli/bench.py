@@ -23,7 +23,7 @@ from edgespec.errors import UsageError
 from edgespec.memory.budget import parse_size
 from edgespec.memory.cpu import usable_threads
 from edgespec.modelfile.header import check_pair, read_model
-from edgespec.text.prompt import Prompter
+from edgespec.text.prompt import Prompter, shared_prefix
 from edgespec.types import ModelHeader
 
 __all__ = ["bench"]
@@ -108,9 +108,8 @@ def _same_text(records: list[dict[str, Any]]) -> dict[str, str]:
         same = total = 0
         for record in (one for one in good if one["name"] == name):
             for ours, theirs in zip(record["tokens"], good[0]["tokens"], strict=True):
-                shared = min(len(ours), len(theirs))
-                total += shared
-                same += next((i for i in range(shared) if ours[i] != theirs[i]), shared)
+                total += min(len(ours), len(theirs))
+                same += shared_prefix(ours, theirs)
         found[name] = f"{same} of {total}"
     return found
 

@@ -48,7 +48,7 @@ class Status:
 
 @contextmanager
 def interruptible(runtime: Runtime) -> Iterator[None]:
-    """The first Ctrl-C cancels the generation, the second ends the program with 130."""
+    """The first Ctrl-C cancels the generation, the second ends the program with 130, also when it comes on the way out."""
     pressed = 0
 
     def handler(number: int, frame: FrameType | None) -> None:
@@ -62,7 +62,8 @@ def interruptible(runtime: Runtime) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if not pressed:
+            signal.signal(signal.SIGINT, before)
 
 
 def pumped(chunks: Iterator[Chunk]) -> Iterator[Chunk]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgespec import runtime as api
-from edgespec.cli.console import progress, say
+from edgespec.cli.console import interruptible, progress, say
 from edgespec.errors import UsageError
 from edgespec.timeline import OFF, Timeline
 
@@ -23,11 +23,12 @@ def opened(trace: Path | None = None, **options: Any) -> Iterator[api.Runtime]:
     timeline = Timeline() if trace else OFF
     with progress() as status:
         runtime = api.load(**options, progress=status, timeline=timeline)
-    with runtime:
+    try:
         for note in runtime.notes:
             say(note)
-        try:
-            yield runtime
-        finally:
+        yield runtime
+    finally:
+        with interruptible(runtime):  # a second Ctrl-C must not break the closing in half
+            runtime.close()
             if trace:
                 timeline.write(trace)

@@ -7,9 +7,10 @@ import logging
 import math
 from pathlib import Path
 
-__all__ = ["Tables", "recall", "remember"]
+from edgespec.types import Tables
 
-Tables = dict[str, dict[int, float]]  # name of the table -> tree size -> value
+__all__ = ["recall", "remember"]
+
 _MOST_KEYS = 64
 _log = logging.getLogger(__name__)
 

@@ -130,7 +130,7 @@ class Pager:
         ended = time.perf_counter()
         self.idle_seconds += used
         self.wait_seconds += ended - started - used
-        self._timeline.add("target", f"wait {key}", started, ended)
+        self._timeline.add("target", started, ended, "wait {}", key)
 
     def release(self, key: int) -> None:
         with self._changed:
@@ -193,7 +193,7 @@ class Pager:
                 ended = time.perf_counter()
                 self.read_seconds += ended - self._began
                 self._bytes += slot.size
-                self._timeline.add("disk", f"read {slot.key}", self._began, ended)
+                self._timeline.add("disk", self._began, ended, "read {}", slot.key)
                 slot.error, slot.ready, self._reading = error, True, False
                 self._paused = self._paused or error is not None
                 self._changed.notify_all()

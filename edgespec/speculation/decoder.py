@@ -108,8 +108,8 @@ class Decoder:
         return tree, match_target(tree, rows, self.sampler, ends=self.ends, most=most, logprobs=self.logprobs)
 
     def _round(self, tree: DraftTree, accepted: Acceptance, started: float, drafted: float, swept: float) -> Round:
-        self.timeline.add("drafter", f"draft {len(tree) - 1}", started, drafted)
-        self.timeline.add("decode", f"sweep of {len(tree)}: {len(accepted.tokens)} tokens", drafted, swept)
+        self.timeline.add("drafter", started, drafted, "draft {}", len(tree) - 1)
+        self.timeline.add("decode", drafted, swept, "sweep of {}: {} tokens", len(tree), len(accepted.tokens))
         guessed = len(accepted.path) - 1
         return Round(
             tokens=accepted.tokens,

@@ -13,11 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from edgespec.speculation.tree import DraftTree
-from edgespec.types import ROW_BLOCK, Acceptance
+from edgespec.types import ROW_BLOCK, Acceptance, Tables
 
-__all__ = ["AlphaPolicy", "AutoPolicy", "FixedPolicy", "Tables"]
-
-Tables = dict[str, dict[int, float]]  # name of the table -> row count, or bin of confidence -> value
+__all__ = ["AlphaPolicy", "AutoPolicy", "FixedPolicy"]
 
 _FLOOR = math.log(0.02)  # a node less likely than this is not worth one even for nothing
 _FILLED = 0.75  # of its first node's probability, what the nodes of a block have on average; until measured

@@ -177,8 +177,8 @@ class PagedWeights:
     def _at_boundary(self, key: int, before: bool) -> None:
         arrived = time.perf_counter()
         layer, part = divmod(key, len(PARTS))
-        name = f"compute up to {layer}" if before else f"compute {layer} {PARTS[part]}"
-        self._timeline.add("target", name, max(self._since, self.callbacks.began), arrived)
+        name = "compute up to {}" if before else "compute {} {}"
+        self._timeline.add("target", max(self._since, self.callbacks.began), arrived, name, layer, PARTS[part])
         if before:
             slot = self.pager.acquire(key, self.callbacks.idle)
             for addresses, place in self._places[key]:
