@@ -7,10 +7,13 @@ counted in tokens of the same text: what a configuration says is compared with w
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +21,7 @@ from edgespec.bench.capped import Group, group, make_cold
 from edgespec.bench.server import run_server
 from edgespec.errors import EdgespecError, RuntimeFault
 
-__all__ = ["CONFIGURATIONS", "Configuration", "Setting", "best_draft_length", "process", "run_suite"]
+__all__ = ["CONFIGURATIONS", "Configuration", "Setting", "best_draft_length", "own_cache", "process", "run_suite"]
 
 _TIMEOUT = 1800.0
 _OVERHEAD = 1.02  # of the cap over the budget: page tables and what the kernel keeps for the process
@@ -52,7 +55,10 @@ CONFIGURATIONS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What is the same for all: sizes in bytes, `disk` in bytes per second (None: as it is), prompts as tokens."""
+    """What is the same for all: sizes in bytes, `disk` in bytes per second (None: as it is), prompts as tokens.
+
+    `cache` is where edgespec keeps its calibration (None: the user's).
+    """
 
     target: Path
     drafter: Path
@@ -64,6 +70,7 @@ class Setting:
     rounds: int
     server: Path | None = None
     disk: int | None = None
+    cache: Path | None = None
 
     def job(self, configuration: Configuration, cap: int, prompts: int | None = None) -> dict[str, Any]:
         """What a process is told on stdin."""
@@ -73,6 +80,16 @@ class Setting:
             "context": self.context, "threads": self.threads, "max_tokens": self.max_tokens, "tokens": self.prompts[:prompts],
             "speculation": configuration.speculation, "nodes": configuration.nodes,
         }  # fmt: skip
+
+
+@contextmanager
+def own_cache(setting: Setting) -> Iterator[Setting]:
+    """The same with a cache of its own where the disk is slowed down: the calibration of the real disk does not hold there."""
+    if setting.disk is None:
+        yield setting
+        return
+    with tempfile.TemporaryDirectory(prefix="edgespec-bench-") as cache:
+        yield replace(setting, cache=Path(cache))
 
 
 def run_suite(setting: Setting, configurations: Sequence[Configuration], say: Say) -> Iterator[dict[str, Any]]:
@@ -122,8 +139,9 @@ def _result(setting: Setting, configuration: Configuration, job: dict[str, Any],
             raise RuntimeFault("no server was named: build one with scripts/build_server.sh and name it with --server")
         return run_server(setting.server, job, made)
     done = subprocess.run(
-        made.command(process(configuration)), input=json.dumps(job), capture_output=True, text=True, timeout=_TIMEOUT
-    )
+        made.command(process(configuration)), input=json.dumps(job), capture_output=True, text=True, timeout=_TIMEOUT,
+        env=os.environ | ({"EDGESPEC_CACHE": str(setting.cache)} if setting.cache else {}),
+    )  # fmt: skip
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
         raise RuntimeFault(f"{configuration.name} ended with {done.returncode}: {last[-300:]}")

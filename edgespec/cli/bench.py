@@ -14,13 +14,13 @@ from edgespec.bench import capped
 from edgespec.bench.agreement import agreement
 from edgespec.bench.prompts import PROMPTS
 from edgespec.bench.report import plots, table
-from edgespec.bench.suite import CONFIGURATIONS, Configuration, Setting, best_draft_length, run_suite
+from edgespec.bench.suite import CONFIGURATIONS, Configuration, Setting, best_draft_length, own_cache, run_suite
 from edgespec.cli import options as opt
 from edgespec.cli.console import say, write
 from edgespec.engines.llamacpp.library import engine_version
 from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.errors import UsageError
-from edgespec.memory.budget import parse_size
+from edgespec.memory.budget import parse_share, parse_size
 from edgespec.memory.cpu import usable_threads
 from edgespec.modelfile.header import check_pair, read_model
 from edgespec.text.prompt import Prompter, shared_prefix
@@ -57,7 +57,8 @@ def bench(
         target, drafter, tuple(tuple(prompter.tokens(prompt, helper.tokenizer)) for prompt in PROMPTS), _caps(caps, header),
         context or 512, threads or usable_threads(), max_tokens, rounds, server, parse_size(disk) if disk else None,
     )  # fmt: skip
-    records = _all_runs(setting, configurations)
+    with own_cache(setting) as setting:
+        records = _all_runs(setting, configurations)
     about = _about(setting, header, enforced) | {"same_text": _same_text(records)} | _agreement(helper, setting, records)
     helper.close()
     out.write_text(json.dumps({"about": about, "records": records}, indent=1) + "\n")
@@ -78,7 +79,8 @@ def _configuration(name: str, server: Path | None) -> Configuration:
 
 def _caps(text: str, header: ModelHeader) -> tuple[int, ...]:
     size = sum(file.size for file in header.files)
-    return tuple(int(size * float(cap[:-1]) / 100) if cap.endswith("%") else parse_size(cap) for cap in text.split(","))
+    shares = {cap: parse_share(cap) for cap in text.split(",")}
+    return tuple(parse_size(cap) if share is None else int(size * share) for cap, share in shares.items())
 
 
 def _all_runs(setting: Setting, configurations: list[Configuration]) -> list[dict[str, Any]]:

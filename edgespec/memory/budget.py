@@ -13,7 +13,7 @@ import psutil
 
 from edgespec.errors import UsageError
 
-__all__ = ["Limits", "cgroup_peak", "format_size", "parse_budget", "parse_size", "peak_memory", "read_limits"]
+__all__ = ["Limits", "cgroup_peak", "format_size", "parse_budget", "parse_share", "parse_size", "peak_memory", "read_limits"]
 
 _UNITS = {
     "": 1, "b": 1,
@@ -59,12 +59,18 @@ def parse_budget(text: str | int | None, limits: Limits) -> int:
     """A size, a share such as ``60%`` of what the process may use, or None for 50 %."""
     if text is None:
         return limits.usable // 2
-    share = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", str(text))
-    if not share:
-        return parse_size(text)
-    if not 0 < float(share[1]) <= 100:
+    share = parse_share(text)
+    if share is not None and share > 1:
         raise UsageError(f"{text!r} is not a share: write a number above 0 and up to 100")
-    return int(limits.usable * float(share[1]) / 100)
+    return parse_size(text) if share is None else int(limits.usable * share)
+
+
+def parse_share(text: str | int) -> float | None:
+    """``60%`` as 0.6; None for what is no share."""
+    share = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", str(text))
+    if share and not float(share[1]):
+        raise UsageError(f"{text!r} is not a share: write a number above 0")
+    return float(share[1]) / 100 if share else None
 
 
 def format_size(size: float) -> str:
