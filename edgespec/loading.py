@@ -28,7 +28,7 @@ from edgespec.modelfile.header import check_pair, read_model
 from edgespec.repacking import existing_pages, make_pages
 from edgespec.speculation.policy import AutoPolicy
 from edgespec.timeline import OFF, Timeline
-from edgespec.types import KvType, MemoryPlan, ModelHeader, Pages, Speeds
+from edgespec.types import KvType, MemoryPlan, ModelHeader, Pages, Speeds, Stage
 
 __all__ = [
     "Loaded", "Options", "Prepared", "auto_policy", "embedded_model", "keep_policy", "load_models", "prepare", "with_pages",
@@ -52,6 +52,8 @@ class Options:
     strict: bool = False
     kv_type: KvType = "f16"
     pages: Pages = "auto"
+    stages: tuple[Stage, ...] = ("ngram", "drafter")
+    viewed: bool = False  # whether the drafter looks at part of its context only
 
 
 @dataclass(frozen=True)
@@ -135,15 +137,20 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
         check_pair(target, drafter)
     threads = options.threads or usable_threads()
     speeds = _speeds(target, threads, progress)
-    usable = target.recurrent or target.experts
-    if drafter and usable:
+    unfit = bool(target.recurrent or target.experts)
+    if unfit or "drafter" not in options.stages:
         drafter = None
-    if drafter is None and not usable:
-        notes.append("no drafter: speculation is off")
-    nodes = MOST_NODES if drafter else 0
+    lookup = not unfit and bool({"ngram", "datastore"} & set(options.stages))
+    itself = not unfit and "self" in options.stages
+    viewed = ((drafter,) if drafter and options.viewed else ()) + ((target,) if itself else ())
+    if drafter is None and options.stages and not unfit:
+        notes.append("no drafter: " + ("guesses come from what was said before" if lookup else "speculation is off"))
+    nodes = MOST_NODES if drafter or lookup or itself else 0
     process = psutil.Process().memory_info().rss
-    request = Request(budget, target, drafter, speeds, process, options.context, nodes, options.kv_type)
+    request = Request(budget, target, drafter, speeds, process, options.context, nodes, options.kv_type, lookup, viewed)
     plan = make_plan(request)
+    if itself and plan.paging != "resident":
+        raise UsageError("a target that drafts by itself must fit the memory: raise --budget, or leave the stage self out")
     pages = existing_pages(target) if plan.paging == "slots" and options.pages == "auto" else None
     if pages:
         notes.append(f"paging repacked weights from {pages.identity.path}")
@@ -184,8 +191,8 @@ def _speeds(target: ModelHeader, threads: int, progress: Progress, *, repacked: 
     return calibrated(cache, key, target.files[0], lambda: matrix_kernel(kind, threads, repacked=repacked))
 
 
-def auto_policy(prepared: Prepared) -> AutoPolicy:
-    """The measured policy for this pair under this plan, begun with what earlier runs learned."""
+def auto_policy(prepared: Prepared, manner: str = "") -> AutoPolicy:
+    """The measured policy for this pair under this plan, begun with what earlier runs in the same manner learned."""
     speeds, target, drafter = prepared.speeds, prepared.target, prepared.drafter
     disk = prepared.plan.streamed_bytes / speeds.read_bandwidth
     policy = AutoPolicy(
@@ -193,13 +200,13 @@ def auto_policy(prepared: Prepared) -> AutoPolicy:
         draft_cost=speeds.compute(drafter.weight_bytes, 4) / 3 if drafter else 0.0,  # a step adds about three nodes
         largest=min(prepared.plan.max_nodes, MOST_NODES - 1),  # with the root, whole blocks of rows
     )
-    policy.begin_with(recall(_learned(), prepared.pair_key) | recall(_learned(), prepared.key))
+    policy.begin_with(recall(_learned(), prepared.pair_key + manner) | recall(_learned(), prepared.key))
     return policy
 
 
-def keep_policy(prepared: Prepared, policy: AutoPolicy) -> None:
+def keep_policy(prepared: Prepared, policy: AutoPolicy, manner: str = "") -> None:
     """Remember what a run taught, for the next `auto_policy`."""
-    remember(_learned(), prepared.pair_key, policy.acceptance)
+    remember(_learned(), prepared.pair_key + manner, policy.acceptance)
     remember(_learned(), prepared.key, policy.costs)
 
 

@@ -13,11 +13,12 @@ __all__ = ["Meter"]
 
 
 class Meter:
-    def __init__(self, loaded: Loaded, mode: str, policy: Policy, load_seconds: float, prompt_tokens: int) -> None:
-        self._loaded, self._mode, self._policy = loaded, mode, policy
+    """`begin` is what is known before the first round."""
+
+    def __init__(self, loaded: Loaded, policy: Policy, begin: Statistics) -> None:
+        self._loaded, self._policy, self._totals = loaded, policy, begin
         self._before = self._counters()
         self._phase_began = time.perf_counter()
-        self._totals = Statistics(prompt_tokens=prompt_tokens, load_seconds=load_seconds)
         self._best_seconds = 0.0  # that the decode rounds would take at the calibrated speeds
 
     def add(self, done: Round) -> None:
@@ -57,7 +58,6 @@ class Meter:
             read_seconds=read,
             callback_seconds=callbacks,
             ceiling_tokens_per_second=self._ceiling(),
-            speculation=self._mode,
             policy_reason=self._policy.reason,
         )
 

@@ -8,31 +8,41 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import closing
 from types import TracebackType
-from typing import Any
+from typing import Any, get_args
 
 import psutil
 
 from edgespec.engines.base import Tokenizer
 from edgespec.errors import BudgetError, Busy, Cancelled, ContextFull, RuntimeFault, UsageError
-from edgespec.loading import Loaded, Options, Progress, auto_policy, keep_policy, load_models, prepare, with_pages
+from edgespec.loading import Loaded, Options, Progress, load_models, prepare, with_pages
 from edgespec.memory.budget import format_size
-from edgespec.memory.plan import DRAFT_CHUNK
+from edgespec.memory.plan import voting_layers
 from edgespec.meter import Meter
-from edgespec.speculation.decoder import Decoder, Policy
-from edgespec.speculation.drafting.base import Drafter, NoDrafter
-from edgespec.speculation.drafting.model import ModelDrafter
-from edgespec.speculation.policy import AlphaPolicy, AutoPolicy, FixedPolicy
+from edgespec.speculation.decoder import Decoder
+from edgespec.speculation.drafting.base import Drafter
+from edgespec.speculation.drafting.datastore import Datastore
+from edgespec.speculation.retrieval import View
+from edgespec.strategy import SpeculationOptions, Strategy
 from edgespec.text.assemble import TextAssembler
 from edgespec.text.prompt import Prompt, Prompter, shared_prefix
 from edgespec.text.template import Message
 from edgespec.timeline import OFF, Timeline
-from edgespec.types import Chunk, Completion, FinishReason, KvType, MemoryPlan, Pages, SamplingParams, Speculation
+from edgespec.types import (
+    Chunk,
+    Completion,
+    FinishReason,
+    KvType,
+    MemoryPlan,
+    Pages,
+    SamplingParams,
+    Speculation,
+    Stage,
+    Statistics,
+)  # fmt: skip
 
 __all__ = ["Runtime", "load"]
-
-_MODES = ("auto", "tree", "chain", "llmcad", "off")
-_KV_TYPES = ("f16", "q8_0", "q4_0")
 
 
 def load(
@@ -44,6 +54,12 @@ def load(
     threads: int | None = None,
     speculation: Speculation = "auto",
     draft_nodes: int = 15,
+    stages: Sequence[Stage] | None = None,
+    datastore: str | os.PathLike[str] | None = None,
+    verify: str = "match",
+    lossy: str | None = None,
+    draft_view: View = "full",
+    draft_cells: int = 1024,
     kv_type: KvType = "f16",
     pages: Pages = "auto",
     strict: bool = False,
@@ -53,27 +69,31 @@ def load(
     """Load a pair inside `budget` bytes ("2GiB", "60%", a number; default half of what the process may use).
 
     Without a target, the embedded pair. `context` tokens of KV cache (default: trained, 4096, or what fits).
-    `draft_nodes` is the size of the fixed modes "tree" and "chain"; 3, 7, 15 fill the kernels' blocks of rows. `kv_type`
+    `draft_nodes` is the size of the fixed modes "tree" and "chain"; 3, 7, 15 fill the kernels' blocks of rows. `stages`
+    guess: "ngram" from what was said, "datastore" from the folder `datastore`, "drafter" (default: all there are).
+    `verify` is a lossless method of `speculation.verify.METHODS`; `lossy` one that leaves the target's distribution.
+    Of a longer context the drafter looks at `draft_cells` tokens by `draft_view`: "window", "retrieval", or "full".
+    `kv_type`
     is how the target's keys are cached; only f16 leaves its text as it is. `pages`: whether streamed weights may be kept
     on disk a second time, in the engine's repacked layout where that is faster. `strict` refuses every fallback.
     `timeline` collects where the time goes.
 
     Raises UsageError, ModelError, BudgetError (before anything is loaded), EngineMissing or RuntimeFault.
     """
-    if speculation not in _MODES:
-        raise UsageError(f"speculation={speculation!r}: choose one of {', '.join(_MODES)}")
-    if kv_type not in _KV_TYPES:
-        raise UsageError(f"kv_type={kv_type!r}: choose one of {', '.join(_KV_TYPES)}")
-    if pages not in ("auto", "off"):
-        raise UsageError(f"pages={pages!r}: choose auto or off")
-    if not 1 <= draft_nodes <= 32:
-        raise UsageError(f"draft_nodes={draft_nodes} is out of range: 1 to 32")
+    if kv_type not in get_args(KvType):
+        raise UsageError(f"kv_type={kv_type!r}: choose one of {', '.join(get_args(KvType))}")
+    if pages not in get_args(Pages):
+        raise UsageError(f"pages={pages!r}: choose one of {', '.join(get_args(Pages))}")
+    guessing = SpeculationOptions(
+        speculation, draft_nodes, tuple(stages) if stages else None, datastore, verify, lossy, draft_view, draft_cells
+    )
     started = time.perf_counter()
-    options = Options(target, drafter, budget, context, threads, strict, kv_type, pages)
+    options = Options(target, drafter, budget, context, threads, strict, kv_type, pages, guessing.wanted, draft_view != "full")
     prepared = with_pages(prepare(options, progress), options, progress)
+    store = guessing.open_datastore(prepared.target.vocabulary)
     loaded = load_models(prepared, progress, timeline)
     try:
-        return Runtime(loaded, speculation, draft_nodes, time.perf_counter() - started, timeline)
+        return Runtime(loaded, guessing, store, time.perf_counter() - started, timeline)
     except BaseException:
         loaded.close()
         raise
@@ -86,19 +106,20 @@ class Runtime:
     """
 
     def __init__(
-        self, loaded: Loaded, speculation: Speculation, draft_nodes: int, load_seconds: float, timeline: Timeline = OFF
-    ) -> None:
-        self._loaded, self._load_seconds, self._nodes, self._timeline = loaded, load_seconds, draft_nodes, timeline
+        self, loaded: Loaded, guessing: SpeculationOptions, datastore: Datastore | None, load_seconds: float,
+        timeline: Timeline = OFF,
+    ) -> None:  # fmt: skip
+        self._loaded, self._load_seconds, self._timeline = loaded, load_seconds, timeline
         self.plan: MemoryPlan = loaded.prepared.plan
         self.paging, self.engine = loaded.target.paging, loaded.target.engine
         self.notes = (*loaded.prepared.notes, *loaded.target.notes)
-        self.speculation: Speculation = speculation if loaded.drafter else "off"
-        context, nodes = self.plan.context, self.plan.max_nodes
-        self._target = loaded.target.session(context=context, chunk=self.plan.chunk, max_nodes=nodes, kv_type=self.plan.kv_type)
-        self._draft_session = (
-            loaded.drafter.session(context=context, chunk=DRAFT_CHUNK, max_nodes=nodes) if loaded.drafter else None
-        )
-        self._policy = self._make_policy()
+        itself = "self" in guessing.wanted
+        self._target = loaded.target.session(
+            context=self.plan.context, chunk=self.plan.chunk, max_nodes=self.plan.max_nodes, kv_type=self.plan.kv_type,
+            voting=voting_layers(loaded.prepared.target) if itself else (), forked=itself,
+        )  # fmt: skip
+        self._strategy = Strategy(guessing, loaded, self._target, datastore)
+        self.speculation: Speculation = self._strategy.mode
         self._prompter = Prompter(loaded.prepared.target)
         self._history: list[int] = []  # what both sessions hold, in order, and the pending token
         self._lock = threading.Lock()
@@ -114,14 +135,6 @@ class Runtime:
         if self._closed:
             raise RuntimeFault("this runtime is closed: load it again")
         return self._loaded.target.tokenizer
-
-    def _make_policy(self) -> Policy:
-        prepared = self._loaded.prepared
-        if self.speculation == "off" or prepared.drafter is None:
-            return FixedPolicy(0, "off: as asked" if prepared.drafter else "off: there is no drafter")
-        if self.speculation == "llmcad":
-            return AlphaPolicy(self.plan.max_nodes)
-        return auto_policy(prepared) if self.speculation == "auto" else FixedPolicy(self._nodes)
 
     def tokenize(self, text: str, *, special: bool = False, bos: bool = False) -> list[int]:
         """Tokens of `text`; with `special`, markup is read as control tokens; with `bos`, as at the start of a document."""
@@ -192,28 +205,33 @@ class Runtime:
             self._lock.release()
 
     def _generate(self, prompt: list[int], params: SamplingParams) -> Iterator[Chunk]:
-        sampler = self._loaded.target.sampler(params)
-        meter = Meter(self._loaded, self.speculation, self._policy, self._load_seconds, len(prompt))
         text = TextAssembler(params.stop)
-        ends = self._tokenizer.ends
-        drafter = self._drafter(params)
-        decoder = Decoder(self._target, drafter, self._policy, sampler, ends, params.logprobs, self._timeline)
         most = min(params.max_tokens, self._target.capacity - len(prompt))
         reason: FinishReason = "length"
-        try:
-            missing = self._reuse_prefix(prompt, drafter)
-            for chunk in self._rounds(decoder, missing, most, meter, text):
-                yield chunk
-                if self._cancelled.is_set():
-                    raise Cancelled("cancelled")
-                if text.stopped or ends(self._history[-1]):
-                    reason = "stop"
-                    break
-        except Cancelled:
-            reason = "cancelled"
-        finally:
-            sampler.close()
+        with self._strategy.generation(params) as guess, closing(self._loaded.target.sampler(params)) as sampler:
+            meter = Meter(self._loaded, guess.policy, self._begin(len(prompt), guess.verify))
+            decoder = Decoder(
+                self._target, guess.drafter, guess.policy, sampler, self._tokenizer.ends, verify=guess.verifier,
+                logprobs=params.logprobs, timeline=self._timeline,
+            )  # fmt: skip
+            try:
+                missing = self._reuse_prefix(prompt, guess.drafter)
+                for chunk in self._rounds(decoder, missing, most, meter, text):
+                    yield chunk
+                    if self._cancelled.is_set():
+                        raise Cancelled("cancelled")
+                    if text.stopped or decoder.ends(self._history[-1]):
+                        reason = "stop"
+                        break
+            except Cancelled:
+                reason = "cancelled"
         yield Chunk(text.finish(), (), (), meter.statistics(), finish_reason="stop" if text.stopped else reason)
+
+    def _begin(self, prompt_tokens: int, verify: str) -> Statistics:
+        return Statistics(
+            prompt_tokens=prompt_tokens, load_seconds=self._load_seconds, speculation=self.speculation,
+            stages=self._strategy.stages, draft_view=self._strategy.draft_view, verify=verify,
+        )  # fmt: skip
 
     def _rounds(self, decoder: Decoder, missing: list[int], most: int, meter: Meter, text: TextAssembler) -> Iterator[Chunk]:
         tokenizer = self._tokenizer
@@ -228,13 +246,6 @@ class Runtime:
                 statistics=meter.statistics(),
                 logprobs=tuple(done.logprobs[i] for i in kept if done.logprobs),
             )
-
-    def _drafter(self, params: SamplingParams) -> Drafter:
-        if self._draft_session is None or self.speculation == "off":
-            return NoDrafter()
-        size, nodes = len(self._loaded.prepared.target.vocabulary.tokens), self.plan.max_nodes
-        branch = {"branch": 1} if self.speculation == "chain" else {}
-        return ModelDrafter(self._draft_session, vocabulary=size, leaves=nodes, temperature=params.temperature, **branch)
 
     def _reuse_prefix(self, prompt: list[int], drafter: Drafter) -> list[int]:
         """Keep the KV of the shared prefix; returns what is not there yet, at least the last token of the prompt."""
@@ -251,16 +262,17 @@ class Runtime:
         if not self._closed:
             self._target.offer(None)
             length = self._target.rewind(length)
-            if self._draft_session:
-                self._draft_session.rewind(min(length, self._draft_session.length))
+            self._strategy.rewind(length)
         self._history = self._history[:length]
 
     @property
     def expected_tokens_per_second(self) -> float:
         """What to expect of the next generation: measured speeds, and acceptance as far as it is known for this pair."""
-        if isinstance(self._policy, AutoPolicy):
-            return self._policy.expected_rate()
-        return self.plan.ceiling_tokens_per_second
+        return self._strategy.expected_tokens_per_second or self.plan.ceiling_tokens_per_second
+
+    def explain(self) -> list[str]:
+        """What guesses, how guesses are judged, and why, in lines for people."""
+        return self._strategy.explain()
 
     def check_budget(self) -> None:
         """The promise as a check: the plan within the budget, and the process within the plan's budget."""
@@ -270,8 +282,8 @@ class Runtime:
 
     def close(self) -> None:
         """Stop the reader, free contexts, models and slots, in that order; idempotent. An open stream is over then."""
-        if not self._closed and isinstance(self._policy, AutoPolicy):
-            keep_policy(self._loaded.prepared, self._policy)
+        if not self._closed:
+            self._strategy.keep()
         self._finalizer()
 
     def __enter__(self) -> Runtime:

@@ -29,6 +29,7 @@ __all__ = [
     "SamplingParams",
     "Speculation",
     "Speeds",
+    "Stage",
     "Statistics",
     "Tables",
     "TensorExtent",
@@ -41,6 +42,7 @@ Paging = Literal["slots", "mmap", "resident"]
 Speculation = Literal["auto", "tree", "chain", "llmcad", "off"]
 KvType = Literal["f16", "q8_0", "q4_0"]
 Pages = Literal["auto", "off"]
+Stage = Literal["ngram", "datastore", "drafter", "self"]
 Tables = dict[str, dict[int, float]]  # what running teaches: name of a table -> row count, or another small key -> value
 FinishReason = Literal["stop", "length", "cancelled"]
 
@@ -253,7 +255,20 @@ class Statistics:
     callback_seconds: float = 0.0  # Python at layer boundaries, waiting not counted
     ceiling_tokens_per_second: float = 0.0
     speculation: str = "off"
+    stages: tuple[Stage, ...] = ()
+    draft_view: str = "full"
+    verify: str = "match"  # how guesses were judged; "lossy ..." where the text is not the target's own
     policy_reason: str = ""
+
+    @property
+    def draft_acceptance(self) -> float:
+        """Share of the verified nodes that were accepted."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def draft_seconds_per_token(self) -> float:
+        """Of drafting, stalls included, per node."""
+        return (self.draft_seconds + self.idle_seconds) / self.drafted if self.drafted else 0.0
 
     @property
     def tokens_per_pass(self) -> float:

@@ -7,13 +7,18 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import edgespec
 from edgespec import Runtime, errors
-from edgespec.loading import Options, prepare
+from edgespec.errors import UsageError
+from edgespec.loading import Options, embedded_model, prepare
 from edgespec.memory.weightfile import WeightFile
+from edgespec.modelfile.header import read_model
+from edgespec.speculation.drafting.datastore import write_datastore
+from edgespec.text.prompt import shared_prefix
 
 STORY = [{"role": "user", "content": "Tell me a short story."}]
 
@@ -301,6 +306,62 @@ def test_tokens_can_be_the_prompt(paged: Runtime) -> None:
     assert paged.generate(tokens, max_tokens=8).text == paged.chat(STORY, max_tokens=8).text
     with pytest.raises(errors.UsageError, match="outside the vocabulary"):
         paged.generate([1, 10**6])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stages": ["ngram"]},
+        {"stages": ["drafter"]},
+        {"stages": ["self"], "draft_view": "retrieval", "draft_cells": 160},
+        {"draft_view": "window", "draft_cells": 160},
+        {"draft_view": "retrieval", "draft_cells": 160},
+        {"verify": "tree"},
+        {"verify": "block", "speculation": "chain"},
+    ],
+)
+def test_whatever_guesses_and_judges_greedy_text_is_the_targets(options: dict[str, Any]) -> None:
+    """The embedded pair after some 400 tokens; up to a near-tie that flips."""
+    prompt = (
+        "Anna walked to the river and found a red lamp. " * 30 + "It was a sunny morning, and Tom was brave. Tom walked to the"
+    )
+    with edgespec.load(budget="1GiB", context=768, speculation="off") as model:
+        plain = model.generate(prompt, max_tokens=64)
+    with edgespec.load(budget="1GiB", context=768, **{"speculation": "tree", **options}) as model:
+        done = model.generate(prompt, max_tokens=64)
+        assert model.explain()[0].startswith("stages: ")
+    same = shared_prefix(plain.tokens, done.tokens)
+    assert same > 16
+    assert same == len(plain.tokens) or plain.statistics.near_ties
+    assert done.statistics.accepted > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stages": ["magic"]}, {"stages": ["datastore"]}, {"stages": ["self"]}, {"verify": "luck"}, {"lossy": "match"},
+        {"lossy": "bild", "verify": "tree"}, {"draft_view": "half"}, {"draft_view": "window", "draft_cells": 10},
+        {"stages": ["self", "drafter"], "draft_view": "window"},
+    ],
+)  # fmt: skip
+def test_bad_ways_to_guess_are_refused_before_loading(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        edgespec.load("/nowhere.gguf", **options)
+
+
+def test_a_datastore_guesses_and_lossy_text_is_marked(tmp_path: Path) -> None:
+    prompt = "It was a cold evening, and Anna was"
+    with edgespec.load(budget="1GiB", context=512, stages=["ngram"]) as model:
+        said = model.generate(prompt, max_tokens=24).tokens
+        header = read_model(embedded_model("target"))
+        write_datastore([[*model.tokenize(prompt), *said]], header.vocabulary, tmp_path / "store")
+    with edgespec.load(
+        budget="1GiB", context=512, stages=["datastore"], datastore=tmp_path / "store", speculation="tree", lossy="typical"
+    ) as model:
+        done = model.generate(prompt, max_tokens=16)
+    assert done.statistics.stages == ("datastore",)
+    assert done.statistics.accepted > 8
+    assert done.statistics.verify == "lossy typical"
 
 
 def test_quantized_keys_shrink_the_cache(target_path: Path) -> None:

@@ -14,6 +14,7 @@ import edgespec
 from edgespec.cli.bench import bench
 from edgespec.cli.chat import chat
 from edgespec.cli.console import say
+from edgespec.cli.datastore import datastore
 from edgespec.cli.demo import demo
 from edgespec.cli.doctor import doctor
 from edgespec.cli.pages import pages
@@ -30,6 +31,7 @@ app = typer.Typer(
 for command in (run, chat, plan, bench, demo, doctor):
     app.command()(command)
 app.add_typer(pages, name="pages")
+app.add_typer(datastore, name="datastore")
 
 
 def _version(wanted: bool) -> None:

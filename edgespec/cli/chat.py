@@ -25,6 +25,8 @@ def chat(
     seed: opt.Seed = 0,
     system: opt.System = None,
     speculation: opt.Mode = opt.SpeculationMode.auto,
+    stages: opt.Stages = None,
+    datastore: opt.Datastore = None,
     kv_type: opt.KvType = opt.KvTypes.f16,
     pages: opt.Pages = opt.PagesChoice.auto,
     threads: opt.Threads = None,
@@ -35,7 +37,7 @@ def chat(
     """Talk with the model. Ctrl-C stops an answer, Ctrl-D or /bye leaves."""
     opening = opened(
         trace, target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
-        speculation=speculation.value, kv_type=kv_type.value,
+        speculation=speculation.value, stages=opt.stage_list(stages), datastore=datastore, kv_type=kv_type.value,
         pages=pages.value,
     )  # fmt: skip
     with opening as runtime:

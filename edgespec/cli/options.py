@@ -8,15 +8,23 @@ from typing import Annotated
 
 import typer
 
+from edgespec.speculation.verify import LOSSY
+from edgespec.strategy import VERIFIERS
+
 __all__ = [
     "Budget",
     "Context",
+    "Datastore",
+    "DraftCells",
     "DraftNodes",
+    "DraftView",
     "Drafter",
+    "Explain",
     "File",
     "Json",
     "KvType",
     "KvTypes",
+    "Lossy",
     "MaxTokens",
     "MinP",
     "Mode",
@@ -26,6 +34,7 @@ __all__ = [
     "RepeatPenalty",
     "Seed",
     "SpeculationMode",
+    "Stages",
     "Stop",
     "Strict",
     "System",
@@ -36,6 +45,9 @@ __all__ = [
     "TopP",
     "Trace",
     "Verbose",
+    "Verify",
+    "ViewChoice",
+    "stage_list",
 ]
 
 
@@ -45,6 +57,12 @@ class SpeculationMode(StrEnum):
     chain = "chain"
     llmcad = "llmcad"
     off = "off"
+
+
+class ViewChoice(StrEnum):
+    full = "full"
+    window = "window"
+    retrieval = "retrieval"
 
 
 class PagesChoice(StrEnum):
@@ -58,11 +76,16 @@ class KvTypes(StrEnum):
     q4_0 = "q4_0"
 
 
-def _option(name: str, text: str, *flags: str) -> typer.models.OptionInfo:
+def _option(name: str, text: str, *, metavar: str | None = None) -> typer.models.OptionInfo:
     option: typer.models.OptionInfo = typer.Option(
-        f"--{name}", *flags, envvar=f"EDGESPEC_{name.upper().replace('-', '_')}", help=text
+        f"--{name}", envvar=f"EDGESPEC_{name.upper().replace('-', '_')}", help=text, metavar=metavar
     )
     return option
+
+
+def stage_list(text: str | None) -> tuple[str, ...] | None:
+    """What --stages was given, checked later."""
+    return tuple(name.strip() for name in text.split(",")) if text is not None else None
 
 
 Target = Annotated[Path | None, _option("target", "The large model (GGUF); without it, the embedded pair.")]
@@ -76,6 +99,15 @@ Strict = Annotated[bool, _option("strict", "Refuse instead of falling back to pl
 Json = Annotated[bool, _option("json", "One JSON object on stdout.")]
 Verbose = Annotated[bool, _option("verbose", "Say what was decided and why.")]
 Mode = Annotated[SpeculationMode, _option("speculation", "How to draft.")]
+Stages = Annotated[
+    str | None, _option("stages", "Who guesses, of ngram,datastore,drafter. Default: all there are.", metavar="LIST")
+]
+Datastore = Annotated[Path | None, _option("datastore", "A folder of `edgespec datastore build` to guess from.")]
+Verify = Annotated[str, _option("verify", f"How guesses are judged, losslessly: {', '.join(VERIFIERS)}.", metavar="NAME")]
+Lossy = Annotated[str | None, _option("lossy", f"Accept more than the target would say: {', '.join(LOSSY)}.", metavar="NAME")]
+DraftView = Annotated[ViewChoice, _option("draft-view", "What of a long context the drafter looks at.")]
+DraftCells = Annotated[int, _option("draft-cells", "Tokens a view that is not full has.")]
+Explain = Annotated[bool, _option("explain", "Say who guesses, how guesses are judged, and why.")]
 DraftNodes = Annotated[int, _option("draft-nodes", "Nodes per tree or chain in the fixed modes, 1 to 32.")]
 Pages = Annotated[PagesChoice, _option("pages", "Whether repacked weights may be kept on disk where that is faster.")]
 KvType = Annotated[KvTypes, _option("kv-type", "How the target's keys are cached; below f16 its text may change.")]

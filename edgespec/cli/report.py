@@ -43,7 +43,12 @@ def as_json(runtime: Runtime, chunks: Sequence[Chunk]) -> dict[str, Any]:
         "peak_bytes": peak_memory(),
         "ceiling_tokens_per_second": stats.ceiling_tokens_per_second,
         "near_ties": stats.near_ties,
+        "draft_seconds_per_token": stats.draft_seconds_per_token,
+        "draft_acceptance": stats.draft_acceptance,
         "speculation": runtime.speculation,
+        "stages": list(stats.stages),
+        "draft_view": stats.draft_view,
+        "verify": stats.verify,
         "policy": stats.policy_reason,
         "paging": runtime.paging,
         "context": runtime.plan.context,
@@ -60,4 +65,5 @@ def summary(runtime: Runtime, stats: Statistics) -> str:
         f"{format_size(stats.bytes_paged)} paged ({runtime.paging}), peak {format_size(peak_memory())} "
         f"of {format_size(runtime.plan.budget)}; ceiling {stats.ceiling_tokens_per_second:.2f} tokens/s"
         + (f"; {stats.near_ties} near-ties" if stats.near_ties else "")
+        + (f"; {stats.verify}: not the target's own text" if stats.verify.startswith("lossy") else "")
     )

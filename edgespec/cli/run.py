@@ -41,6 +41,12 @@ def run(
     raw: opt.Raw = False,
     speculation: opt.Mode = opt.SpeculationMode.auto,
     draft_nodes: opt.DraftNodes = 15,
+    stages: opt.Stages = None,
+    datastore: opt.Datastore = None,
+    verify: opt.Verify = "match",
+    lossy: opt.Lossy = None,
+    draft_view: opt.DraftView = opt.ViewChoice.full,
+    draft_cells: opt.DraftCells = 1024,
     kv_type: opt.KvType = opt.KvTypes.f16,
     pages: opt.Pages = opt.PagesChoice.auto,
     threads: opt.Threads = None,
@@ -48,6 +54,7 @@ def run(
     trace: opt.Trace = None,
     as_object: opt.Json = False,
     verbose: opt.Verbose = False,
+    explain: opt.Explain = False,
 ) -> None:
     """Answer one prompt and say what it took."""
     sampling = _sampling(locals())
@@ -55,8 +62,9 @@ def run(
     text = _prompt(prompt, file)
     opening = opened(
         trace, target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
-        speculation=speculation.value, draft_nodes=draft_nodes, kv_type=kv_type.value,
-        pages=pages.value,
+        speculation=speculation.value, draft_nodes=draft_nodes, stages=opt.stage_list(stages), datastore=datastore,
+        verify=verify, lossy=lossy, draft_view=draft_view.value, draft_cells=draft_cells,
+        kv_type=kv_type.value, pages=pages.value,
     )  # fmt: skip
     with opening as runtime, interruptible(runtime):
         chunks = _answer(runtime, text if raw else _messages(text, system), sampling, echo=not as_object)
@@ -67,6 +75,8 @@ def run(
             say(summary(runtime, chunks[-1].statistics))
         if verbose:
             say(chunks[-1].statistics.policy_reason)
+        for line in runtime.explain() if explain else ():
+            say(line)
         if chunks[-1].finish_reason == "cancelled":
             raise Cancelled("stopped")
 

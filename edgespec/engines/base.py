@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import Floats
 
-__all__ = ["Idle", "Sampler", "Session", "Tokenizer"]
+__all__ = ["Idle", "Sampler", "Session", "Tokenizer", "ViewableSession"]
 
 Idle = Callable[[float], bool]
 """What to do with `seconds` of waiting: one bounded piece of other work; False when there is none that would fit."""
@@ -37,6 +40,9 @@ class Session(Protocol):
         Nodes below `start` must have been scored since the last commit, or kept by it. Rows stay valid until the next pass.
         """
 
+    def trim(self, nodes: int) -> None:
+        """Forget all scored nodes but the first `nodes`."""
+
     def commit(self, path: Sequence[int], tokens: Sequence[int], keep: Sequence[int] = ()) -> None:
         """Keep the nodes of `path` (from node 0 down, `tokens` being their tokens) and drop the rest of the tree.
 
@@ -54,14 +60,38 @@ class Session(Protocol):
         """Free the timeline; idempotent."""
 
 
+class ViewableSession(Session, Protocol):
+    """A session that can look at part of what was committed, which stays in memory."""
+
+    @property
+    def evaluated(self) -> int:
+        """Committed tokens that are not deferred."""
+
+    def attend(self, ranges: Sequence[tuple[int, int]] | None) -> None:
+        """Let passes see these ranges of the evaluated tokens alone, and whatever is added later; None: everything.
+
+        The last evaluated token must be in view. What was scored stays scored, by what was seen then.
+        """
+
+    def attention(self, chunk: int) -> tuple[Floats, Floats]:
+        """What a choice can be made by: the newest queries, (queries, layers, heads, size), and the mean key of every whole
+        chunk of evaluated tokens, (chunks, layers, key heads, size), as attended with in some layers."""
+
+
 class Sampler(Protocol):
     """One chain of samplers with its own randomness, consumed exactly once per emitted token."""
+
+    def probs(self, row: Floats) -> NDArray[np.float64]:
+        """(vocabulary,), the distribution that `draw` would draw from; neither row nor chain are changed."""
 
     def draw(self, row: Floats) -> int:
         """The next token given one row of logits (unchanged by the call). Counts a near-tie if it was one."""
 
     def accept(self, token: int) -> None:
         """Tell the chain that `token` was emitted; penalties look back on it."""
+
+    def clone(self) -> Sampler:
+        """Another chain that has accepted the same tokens, to look ahead with; its draws begin anew. Close it too."""
 
     @property
     def near_ties(self) -> int:

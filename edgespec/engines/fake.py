@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgespec.engines.base import Idle
 from edgespec.engines.near_ties import DRAW_MARGIN, greedy_near_tie
@@ -25,28 +26,40 @@ class FakeModel:
                  teacher: FakeModel | None = None, agreement: float = 0.0) -> None:  # fmt: skip
         self.vocabulary, self.order, self.sharpness = vocabulary, order, sharpness
         self._seed, self._teacher, self._agreement = seed, teacher, agreement
+        self._known: dict[tuple[int, ...], Floats] = {}
 
     def logits(self, history: Sequence[int]) -> Floats:
-        """(vocabulary,) after `history`."""
-        key = [self._seed, *(token + 1 for token in history[-self.order :])]
+        """(vocabulary,) after `history`; not to be changed."""
+        recent = tuple(history[-self.order :])
+        if recent not in self._known:
+            self._known[recent] = self._logits(recent)
+        return self._known[recent]
+
+    def _logits(self, history: tuple[int, ...]) -> Floats:
+        key = [self._seed, *(token + 1 for token in history)]
         row = np.random.default_rng(key).normal(0.0, self.sharpness, self.vocabulary).astype(np.float32)
         if self._teacher is None:
             return row
         mixed: Floats = (1 - self._agreement) * row + self._agreement * self._teacher.logits(history)
         return mixed
 
-    def session(self, capacity: int = 4096, before_pass: Callable[[], None] = lambda: None) -> FakeSession:
-        return FakeSession(self, capacity, before_pass)
+    def session(self, capacity: int = 4096, before_pass: Callable[[], None] = lambda: None, stalls: int = 64) -> FakeSession:
+        return FakeSession(self, capacity, before_pass, stalls)
 
 
 class FakeSession:
-    """Implements `engines.base.Session`; `before_pass` may raise to play a failing engine; every pass waits a while."""
+    """Implements `engines.base.ViewableSession`; `before_pass` may raise to play a failing engine.
 
-    def __init__(self, model: FakeModel, capacity: int, before_pass: Callable[[], None]) -> None:
-        self._model, self.capacity, self._before_pass = model, capacity, before_pass
+    Every pass offers its waiting time, `stalls` times at most.
+    A token's key and query are the same random vector, so that queries look for tokens like themselves.
+    """
+
+    def __init__(self, model: FakeModel, capacity: int, before_pass: Callable[[], None], stalls: int = 64) -> None:
+        self._model, self.capacity, self._before_pass, self._stalls = model, capacity, before_pass, stalls
         self.tokens: list[int] = []
         self._scored = 0
         self._idle: Idle | None = None
+        self._hidden: set[int] = set()  # positions out of view
         self.passes = 0
 
     @property
@@ -65,22 +78,43 @@ class FakeSession:
         if start > self._scored:
             raise ValueError(f"nodes must be scored in order: {self._scored} were, {start} was asked for")
         self._before_pass()
-        while self._idle and self._idle(1.0):
-            pass
+        stalls = self._stalls
+        while stalls and self._idle and self._idle(1.0):
+            stalls -= 1
         self.passes += 1
         self._scored = len(tree)
-        histories = [self.tokens + [tree.tokens[n] for n in tree.path(node)] for node in range(start, len(tree))]
+        seen = [token for place, token in enumerate(self.tokens) if place not in self._hidden]
+        histories = [seen + [tree.tokens[n] for n in tree.path(node)] for node in range(start, len(tree))]
         return np.stack([self._model.logits(history) for history in histories])
+
+    def trim(self, nodes: int) -> None:
+        self._scored = min(self._scored, nodes)
 
     def commit(self, path: Sequence[int], tokens: Sequence[int], keep: Sequence[int] = ()) -> None:
         scored = sum(1 for node in keep if node < self._scored)
         self.extend(tokens)
         self._scored = scored
 
+    @property
+    def evaluated(self) -> int:
+        return self.length
+
+    def attend(self, ranges: Sequence[tuple[int, int]] | None) -> None:
+        seen = {place for start, stop in ranges or [(0, self.length)] for place in range(start, stop)}
+        self._hidden = set(range(self.length)) - seen
+
+    def attention(self, chunk: int) -> tuple[Floats, Floats]:
+        table = np.random.default_rng(0).normal(size=(self._model.vocabulary, 8)).astype(np.float32)
+        vectors = table[self.tokens].reshape(-1, 1, 1, 8)
+        whole = len(vectors) // chunk
+        means: Floats = vectors[: whole * chunk].reshape(whole, chunk, 1, 1, 8).mean(axis=1)
+        return vectors[-4:], means
+
     def offer(self, idle: Idle | None) -> None:
         self._idle = idle
 
     def rewind(self, length: int) -> int:
+        self._hidden = set()
         del self.tokens[length:]
         self._scored = 0
         return self.length
@@ -97,11 +131,10 @@ class FakeSampler:
         self._recent: list[int] = []
         self.near_ties = 0
 
-    def probs(self, row: Floats) -> np.ndarray:
-        """(vocabulary,) float64, the distribution `draw` draws from; one-hot when greedy."""
+    def probs(self, row: Floats) -> NDArray[np.float64]:
         logits = self._penalised(row.astype(np.float64))
         if self._params.temperature == 0:
-            one_hot: np.ndarray = np.eye(len(row))[int(np.argmax(logits))]
+            one_hot: NDArray[np.float64] = np.eye(len(row))[int(np.argmax(logits))]
             return one_hot
         order = np.argsort(-logits, kind="stable")
         kept = order[: self._params.top_k or len(order)]
@@ -126,6 +159,11 @@ class FakeSampler:
 
     def accept(self, token: int) -> None:
         self._recent = [*self._recent[-63:], token]
+
+    def clone(self) -> FakeSampler:
+        twin = FakeSampler(self._params)
+        twin._recent = list(self._recent)
+        return twin
 
     def close(self) -> None:
         self._recent = []

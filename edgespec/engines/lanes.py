@@ -27,18 +27,34 @@ class Lanes:
     """Lanes of the tree scored so far; after each commit `reset`, or `keep` the part that lives on."""
 
     count: int
+    first: int = 0  # lanes are numbered from here: other timelines may have lower ones
     _own: list[int] = field(default_factory=list)  # node -> the lane it was put on first
+    _depths: list[int] = field(default_factory=list)  # node -> how far below the root it is
     _tip: dict[int, int] = field(default_factory=dict)  # lane -> the deepest node on it
 
     def reset(self) -> None:
-        self._own, self._tip = [], {}
+        self._own, self._depths, self._tip = [], [], {}
 
     def keep(self, nodes: Sequence[int]) -> frozenset[int]:
         """Only these nodes (ascending, a whole subtree) remain, renumbered from 0; the lanes that still carry any of them."""
         kept = {node: place for place, node in enumerate(nodes) if node < self.scored}
         self._own = [self._own[node] for node in kept]
+        self._depths = [self._depths[node] - self._depths[nodes[0]] for node in kept]
         self._tip = {lane: kept[tip] for lane, tip in self._tip.items() if tip in kept}
         return frozenset(self._tip)
+
+    def trim(self, nodes: int) -> list[tuple[int, int]]:
+        """Only the first `nodes` remain; the lanes that carried others, and how far below the root the first of these was."""
+        dropped, self._own, self._depths = set(self._own[nodes:]), self._own[:nodes], self._depths[:nodes]
+        shorter = []
+        for lane in dropped:
+            tip = max((node for node, own in enumerate(self._own) if own == lane), default=None)
+            shorter.append((lane, 0 if tip is None else self._depths[tip] + 1))
+            if tip is None:
+                del self._tip[lane]
+            else:
+                self._tip[lane] = tip
+        return shorter
 
     @property
     def scored(self) -> int:
@@ -47,8 +63,12 @@ class Lanes:
     def lane(self, node: int) -> int:
         return self._own[node]
 
+    @property
+    def ids(self) -> range:
+        return range(self.first, self.first + self.count)
+
     def _fresh(self) -> int:
-        free = next((lane for lane in range(self.count) if lane not in self._tip), None)
+        free = next((lane for lane in self.ids if lane not in self._tip), None)
         if free is None:
             raise UsageError(f"a tree of more than {self.count} leaves was asked for")
         return free
@@ -72,6 +92,7 @@ class Lanes:
                 if ancestor >= 0:
                     forks.append((self._own[ancestor], lane, depths[ancestor] + 1))
             self._own.append(lane)
+            self._depths.append(depths[node])
             self._tip[lane] = node
             through[node - start].add(lane)
         return Assignment(tuple(tuple(sorted(lanes)) for lanes in through), tuple(forks))

@@ -14,12 +14,14 @@ from edgespec.memory.layout import PAGE, PARTS, segment_sizes, spread
 from edgespec.memory.resident import ROW_BUDGET, embedding_by_rows
 from edgespec.types import Item, KvType, MemoryPlan, ModelHeader, Paging, Speeds
 
-__all__ = ["DRAFT_CHUNK", "MOST_NODES", "Request", "make_plan"]
+__all__ = ["DRAFT_CHUNK", "MOST_NODES", "SPOKEN_CONTEXTS", "Request", "make_plan", "voting_layers"]
 
 KV_STEP = 256  # the engine rounds contexts up to this
 DEFAULT_CONTEXT = 4096
 MOST_NODES = 32
 DRAFT_CHUNK = 64  # tokens of a prompt the drafter reads at a time: short enough for a stall, and little scratch
+SPOKEN_CONTEXTS = 2  # contexts' worth of tokens that are remembered to guess from
+_SPOKEN_BYTES = 320  # such a token takes
 _CHUNKS = (512, 256, 128, 64)
 _MARGIN = 16 << 20  # allocator slack, thread stacks, tokenizer tables
 _HUGE = 2 << 20  # the arena is rounded up to huge pages
@@ -39,6 +41,8 @@ class Request:
     context: int | None = None
     max_nodes: int = MOST_NODES
     kv_type: KvType = "f16"
+    spoken: bool = False  # whether what is said is remembered to guess from
+    viewed: tuple[ModelHeader, ...] = ()  # models that draft from a part of their context, chosen by its keys
 
 
 def make_plan(request: Request) -> MemoryPlan:
@@ -109,13 +113,24 @@ def _fixed_items(request: Request, context: int, chunk: int) -> list[Item]:
         Item("target, KV cache", _kv(target, context, request.kv_type), f"{context} tokens, keys in {request.kv_type}"),
         Item("target, scratch", _scratch(target, context, chunk, request.max_nodes), f"{chunk} tokens a pass"),
     ]
+    if request.spoken:
+        items.append(Item("n-grams", SPOKEN_CONTEXTS * context * _SPOKEN_BYTES, f"of {SPOKEN_CONTEXTS * context} tokens"))
     if drafter:
         items += [
             Item("drafter", drafter.weight_bytes + _largest_tensor(drafter), "resident"),
             Item("drafter, KV cache", _kv(drafter, context, "f16")),
             Item("drafter, scratch", _scratch(drafter, context, DRAFT_CHUNK, request.max_nodes)),
         ]
+    for model in request.viewed:
+        layers = len(voting_layers(model))
+        keys = 2 * context * layers * model.kv_heads[0] * model.key_size
+        items.append(Item("keys to choose by", keys, f"of {layers} layers"))
     return items
+
+
+def voting_layers(model: ModelHeader) -> tuple[int, ...]:
+    """Whose attention chooses what a drafter looks at."""
+    return (model.layers // 2, model.layers - 1)
 
 
 def _finish(

@@ -14,6 +14,7 @@ from edgespec.errors import ContextFull, EngineError
 from edgespec.speculation.drafting.base import Drafter
 from edgespec.speculation.tree import DraftTree
 from edgespec.speculation.verify.match import match_target
+from edgespec.speculation.verify.walk import Verifier
 from edgespec.timeline import OFF, Timeline
 from edgespec.types import Acceptance, Floats, Round
 
@@ -24,7 +25,7 @@ class Policy(Protocol):
     @property
     def reason(self) -> str: ...
 
-    def worth(self, nodes: int, logprob: float) -> bool: ...
+    def worth(self, nodes: int, logprob: float, *, drafted: bool = False) -> bool: ...
 
     def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None: ...
 
@@ -38,6 +39,7 @@ class Decoder:
     policy: Policy
     sampler: Sampler
     ends: Callable[[int], bool]
+    verify: Verifier = match_target
     logprobs: bool = False
     timeline: Timeline = OFF
 
@@ -52,37 +54,36 @@ class Decoder:
         self.target.extend(prompt[:-1])
         while most > 0:
             started = time.perf_counter()
-            if room > 0 and self.policy.worth(0, 0.0):
-                self.drafter.catch_up()
-            ready = time.perf_counter()
-            head = self._grow(tree, room)
+            head, drafting = self._grow(tree, room)
             drafted = time.perf_counter()
             head, accepted = self._verify(head, most)
             swept = time.perf_counter()
             self.target.commit(accepted.path, [head.tokens[node] for node in accepted.path])
             tree = self.drafter.commit(accepted.path, accepted.tokens[-1])
             if room:
-                self.policy.learn(head, accepted, drafted - ready, swept - drafted)
+                self.policy.learn(head, accepted, drafting, swept - drafted)
             most -= len(accepted.tokens)
             room = min(most - 1, self.target.capacity - self.target.length - 1)
             yield self._round(head, accepted, started, drafted, swept)
             if self.ends(accepted.tokens[-1]):
                 return
 
-    def _grow(self, tree: DraftTree, room: int) -> DraftTree:
-        """Draft until nothing more is worth verifying; the tree, or its head where more was drafted ahead."""
+    def _grow(self, tree: DraftTree, room: int) -> tuple[DraftTree, float]:
+        """What of the tree is worth verifying, grown until nothing more is; and the seconds that growing took."""
 
         def worth(nodes: int, logprob: float) -> bool:
             return nodes < room and self.policy.worth(nodes, logprob)
 
         nodes = 1
-        while nodes < len(tree) and worth(nodes - 1, tree.logprobs[nodes]):
+        while nodes < min(len(tree), room + 1) and self.policy.worth(nodes - 1, tree.logprobs[nodes], drafted=True):
             nodes += 1
-        if nodes < len(tree):
-            return tree.head(nodes)
+        if nodes < len(tree) or not worth(nodes - 1, self.drafter.promise):
+            return tree.head(nodes), 0.0
+        self.drafter.catch_up()
+        ready = time.perf_counter()
         while self.drafter.step(worth):
             pass
-        return tree.head(len(tree))  # a copy: the tree itself grows on while the target works
+        return tree.head(len(tree)), time.perf_counter() - ready  # a copy: the tree grows on while the target works
 
     def _idle(self, seconds: float) -> bool:
         """In the target's stalls: draft ahead, unless drafting does not pay at all."""
@@ -105,7 +106,7 @@ class Decoder:
             rows = self.target.score(tree)
             if not _finite(rows):
                 raise EngineError("the target's logits are not finite: the model file is damaged, download it again")
-        return tree, match_target(tree, rows, self.sampler, ends=self.ends, most=most, logprobs=self.logprobs)
+        return tree, self.verify(tree, rows, self.sampler, ends=self.ends, most=most, logprobs=self.logprobs)
 
     def _round(self, tree: DraftTree, accepted: Acceptance, started: float, drafted: float, swept: float) -> Round:
         self.timeline.add("drafter", started, drafted, "draft {}", len(tree) - 1)

@@ -42,8 +42,8 @@ class FixedPolicy:
     nodes: int
     reason: str = "as asked"
 
-    def worth(self, nodes: int, logprob: float) -> bool:
-        """Whether one more node is wanted beyond the `nodes` drafted, given its cumulative log-probability."""
+    def worth(self, nodes: int, logprob: float, *, drafted: bool = False) -> bool:
+        """Whether one more node is wanted beyond `nodes`, given its cumulative log-probability, and if it is there already."""
         return nodes < self.nodes
 
     def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None:
@@ -65,7 +65,7 @@ class AlphaPolicy:
     def reason(self) -> str:
         return f"LLMCad's rule: drafts down to a confidence of {self.alpha:.4f}"
 
-    def worth(self, nodes: int, logprob: float) -> bool:
+    def worth(self, nodes: int, logprob: float, *, drafted: bool = False) -> bool:
         return nodes < self.largest and logprob >= math.log(self.alpha)
 
     def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None:
@@ -125,31 +125,37 @@ class AutoPolicy:
             self._draft.clear()
             self._round.clear()
 
-    def worth(self, nodes: int, logprob: float) -> bool:
-        """Whether one more node is wanted beyond the `nodes` drafted, given its cumulative log-probability."""
-        if self._pause or nodes >= self.largest or logprob < _FLOOR:
+    def worth(self, nodes: int, logprob: float, *, drafted: bool = False) -> bool:
+        """As `FixedPolicy.worth`. While speculation is off, guesses that cost no drafting can still be worth verifying."""
+        if (self._pause and not drafted) or nodes >= self.largest or logprob < _FLOOR:
             return False
         rows = nodes + 1
         if (nodes and rows % ROW_BLOCK) or (self._looking and rows < ROW_BLOCK):
             return True  # the block it is in is paid for
         places = ROW_BLOCK - rows % ROW_BLOCK
         tokens = self.probability(logprob) * places * self._filled.get(0, _FILLED)
-        seconds = self.sweep_seconds(rows + places) - self.sweep_seconds(rows) + places * self._draft_line()[1]
+        seconds = self.sweep_seconds(rows + places) - self.sweep_seconds(rows)
+        if not drafted:
+            seconds += places * self._draft_line()[1]
         return tokens > self.rate * seconds
 
     def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None:
         """One round: what was verified, what of it was kept, and what it took."""
         block = _block(len(tree))
+        nothing = len(tree) == 1 and not draft_seconds and self.worth(0, 0.0)  # nobody had a guess that was wanted
         _blend(self._sweep, block, sweep_seconds)
         _fade(self._seen)
         self._seen[block] = self._seen.get(block, 0.0) + 1
+        if len(tree) > 1:
+            self._observe(tree, accepted)
         if self._pause:
             self._pause -= 1
             self._resume_if_worse()
             return
-        if len(tree) > 1:
+        if nothing:
+            return
+        if draft_seconds and len(tree) > 1:
             self._time_drafts(len(tree) - 1, draft_seconds)
-        self._observe(tree, accepted)
         self._judged += 1
         self._won += len(accepted.path) - 1
         self._looking = self._looking and len(accepted.path) > 1 and self._judged < _LOOKS
@@ -166,6 +172,12 @@ class AutoPolicy:
         first, each = self._draft_line()
         seconds = sum(n * (self.sweep_seconds(rows) + (rows > 1) * first + (rows - 1) * each) for rows, n in rounds.items())
         return max(self.plain_rate, sum(tokens.values()) / seconds)
+
+    def measured_rate(self) -> float | None:
+        """Tokens per second of rounds with drafts so far; None before there were enough to judge by."""
+        if sum(self._rounds.values()) < _TRIAL or not self._round:
+            return None
+        return self._round[0] / self._round[1]
 
     @property
     def plain_rate(self) -> float:

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgespec.errors import UsageError
 
-__all__ = ["DraftTree"]
+__all__ = ["DraftTree", "Draws"]
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Guesses at one node's successor that were drawn at random: `tokens` in the order drawn, twins included.
+
+    They were drawn from the distribution that gives `ids[i]` the probability `probs[i]` and all other tokens none. What a
+    verifier does with them is exact only if it uses all of them, whichever became nodes of the tree.
+    """
+
+    tokens: tuple[int, ...]
+    ids: NDArray[np.int64]
+    probs: NDArray[np.float64]
+
+    def distribution(self, vocabulary: int) -> NDArray[np.float64]:
+        """(vocabulary,)"""
+        dense = np.zeros(vocabulary)
+        dense[self.ids] = self.probs
+        return dense
 
 
 class DraftTree:
@@ -25,6 +46,7 @@ class DraftTree:
         self.depths: list[int] = [0]
         self.logprobs: list[float] = [0.0]  # cumulative, of the path from the root
         self.leaves = 1
+        self.draws: dict[int, Draws] = {}  # node -> guesses at its successor that were drawn, not chosen
         self._children: list[dict[int, int]] = [{}]
 
     def __len__(self) -> int:
@@ -51,6 +73,11 @@ class DraftTree:
     def children(self, node: int) -> list[int]:
         return list(self._children[node].values())
 
+    def rest(self, node: int) -> float:
+        """Log-probability that `node` is accepted and none of its children is: what another child could have at most."""
+        taken = sum(math.exp(self.logprobs[child] - self.logprobs[node]) for child in self._children[node].values())
+        return self.logprobs[node] + (math.log1p(-taken) if taken < 1 else -math.inf)
+
     def path(self, node: int) -> list[int]:
         """Nodes from the root down to `node`."""
         nodes = [node]
@@ -66,7 +93,18 @@ class DraftTree:
         head = DraftTree(self.tokens[0])
         for node in range(1, nodes):
             head.add(self.parents[node], self.tokens[node], self.logprobs[node])
+        head.draws = {node: drawn for node, drawn in self.draws.items() if node < nodes}
         return head
+
+    def cut(self, nodes: int) -> None:
+        """Keep the first `nodes` nodes only."""
+        for node in range(len(self) - 1, nodes - 1, -1):
+            siblings = self._children[self.parents[node]]
+            del siblings[self.tokens[node]]
+            self.leaves -= bool(siblings)
+            for row in (self.tokens, self.parents, self.depths, self.logprobs, self._children):
+                row.pop()
+            self.draws.pop(node, None)
 
     def below(self, root: int) -> tuple[DraftTree, list[int]]:
         """The subtree under `root`, log-probabilities relative to it, and which of our nodes its nodes were, in order."""
@@ -77,6 +115,7 @@ class DraftTree:
                 logprob = self.logprobs[node] - self.logprobs[root]
                 place[node] = tree.add(place[self.parents[node]], self.tokens[node], logprob)
                 nodes.append(node)
+        tree.draws = {place[node]: drawn for node, drawn in self.draws.items() if node in place}
         return tree, nodes
 
     def ancestor_mask(self) -> NDArray[np.bool_]:

@@ -265,3 +265,28 @@ def test_a_bench_refuses_what_it_cannot_run(inflated_path: Path, drafter_path: P
         done = edgespec("bench", *pair, *extra)
         assert done.returncode in (2, 5)
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_datastore_is_built_from_files_and_used(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/one.txt").write_text("Anna walked to the river and found a red lamp. " * 20)
+    (tmp_path / "texts/two.bin").write_bytes(b"\xff\xfe\x00binary")
+    built = edgespec("datastore", "build", str(tmp_path / "texts"), "--out", str(tmp_path / "store"))
+    assert built.returncode == 0, built.stderr
+    assert "left out" in built.stderr
+    assert "tokens of 2 files" in built.stderr
+    done = edgespec(
+        "run", "Anna walked to the river and", "--raw", "--json", "--explain", "--budget", "1GiB", "--max-tokens", "8",
+        "--datastore", str(tmp_path / "store"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["stages"] == ["ngram", "datastore", "drafter"]
+    assert "stages: ngram, datastore, drafter" in done.stderr
+    assert edgespec("datastore", "build", str(tmp_path / "nothing"), "--out", str(tmp_path / "x")).returncode == 2
+    assert edgespec("run", "Hi", "--datastore", str(tmp_path / "texts")).returncode == 2
+
+
+def test_lossy_text_says_so() -> None:
+    done = edgespec("run", "Hello!", "--budget", "1GiB", "--lossy", "bild")
+    assert done.returncode == 0, done.stderr
+    assert "lossy bild: not the target's own text" in done.stderr

@@ -125,6 +125,24 @@ def test_nodes_that_were_not_scored_are_appended(make: Factory) -> None:
     assert close(np.array(session.score(DraftTree(7))[0]), plain(make, [*PROMPT, 9, 11, 12, 7]))
 
 
+@pytest.mark.parametrize("kept", [1, 2, 4, 5, 7])
+def test_trimmed_nodes_can_be_other_ones(make: Factory, kept: int) -> None:
+    session, tree = make(), branchy()
+    session.extend(PROMPT)
+    session.score(tree)
+    tree.cut(kept)
+    session.trim(kept)
+    for parent, token in ((0, 31), (kept - 1, 32), (kept, 33)):
+        tree.add(parent, token, -9.0)
+    rows = np.array(session.score(tree, kept))
+    for row, node in zip(rows, range(kept, len(tree)), strict=True):
+        assert close(row, plain(make, PROMPT + [tree.tokens[n] for n in tree.path(node)])), node
+    path = tree.path(len(tree) - 1)
+    tokens = [tree.tokens[node] for node in path]
+    session.commit(path, tokens)
+    assert close(np.array(session.score(DraftTree(9))[0]), plain(make, [*PROMPT, *tokens, 9]))
+
+
 def test_scoring_again_forgets_the_tree_before(make: Factory) -> None:
     session = make()
     session.extend(PROMPT)

@@ -167,12 +167,12 @@ def test_an_exception_at_every_callback_emits_nothing_and_the_next_pass_is_right
     real, seen, due = model._callbacks._handler, 0, 0
     assert real is not None
 
-    def handler(layer: int, before: bool) -> None:
+    def handler(layer: int, before: bool, tensor: int) -> None:
         nonlocal seen
         seen += 1
         if seen == due:
             raise ZeroDivisionError(f"callback {due}")
-        real(layer, before)
+        real(layer, before, tensor)
 
     model._callbacks._handler = handler
     for nth in range(1, 1000):

@@ -21,6 +21,8 @@ TARGET = FakeModel(12, seed=1)
 class Adversary:
     """A drafter that guesses at random, and sometimes nothing."""
 
+    promise = 0.0
+
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
         self.ahead = self.kept = 0
@@ -43,6 +45,8 @@ class Adversary:
         return grew
 
     def extend(self, tokens: Sequence[int]) -> None: ...
+
+    def check(self, guess: Sequence[int]) -> None: ...
 
     def catch_up(self) -> None: ...
 

@@ -1,12 +1,10 @@
 """The text's distribution is the target's, shown by chi-square; and the test would notice if it were not."""
 
-import math
-from collections import Counter
 from collections.abc import Callable
-from itertools import product
 
 import numpy as np
 import pytest
+from exact import exact, p_value
 
 from edgespec.engines.fake import FakeModel, FakeSampler
 from edgespec.speculation.tree import DraftTree
@@ -30,17 +28,6 @@ def tree_of(shape: str) -> DraftTree:
     return tree
 
 
-def exact(model: FakeModel, params: SamplingParams) -> dict[tuple[int, ...], float]:
-    """Probability of every continuation of length DEPTH under plain decoding."""
-    sampler, out = FakeSampler(params), {}
-    for path in product(range(VOCABULARY), repeat=DEPTH):
-        probability = 1.0
-        for place, token in enumerate(path):
-            probability *= sampler.probs(model.logits([1, *path[:place]]))[token]
-        out[path] = probability
-    return out
-
-
 def decode(model: FakeModel, sampler: FakeSampler, tree: DraftTree, verifier: Verifier) -> tuple[int, ...]:
     session = model.session()
     tokens: list[int] = []
@@ -53,25 +40,15 @@ def decode(model: FakeModel, sampler: FakeSampler, tree: DraftTree, verifier: Ve
     return tuple(tokens)
 
 
-def p_value(shape: str, params: SamplingParams, verifier: Verifier) -> float:
-    """Of the observed counts against the exact distribution, by the Wilson-Hilferty approximation of chi-square."""
-    model = FakeModel(VOCABULARY, seed=3, sharpness=1.0)
-    wanted = exact(model, params)
-    counts: Counter[tuple[int, ...]] = Counter()
-    sampler = FakeSampler(params)
-    for _ in range(DRAWS):
+def judged(shape: str, params: SamplingParams, verifier: Verifier) -> float:
+    """The p-value of DRAWS texts."""
+    model, sampler = FakeModel(VOCABULARY, seed=3, sharpness=1.0), FakeSampler(params)
+
+    def one() -> tuple[int, ...]:
         sampler._recent = []
-        counts[decode(model, sampler, tree_of(shape), verifier)] += 1
-    assert all(wanted[path] > 0 for path in counts)
-    big = {path: share * DRAWS for path, share in wanted.items() if share * DRAWS >= 5}
-    observed = [counts[path] for path in big] + [DRAWS - sum(counts[path] for path in big)]
-    expected = [*big.values(), DRAWS - sum(big.values())]
-    if expected[-1] < 1:
-        observed, expected = observed[:-1], expected[:-1]
-    statistic = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True))
-    freedom = max(1, len(expected) - 1)
-    z = ((statistic / freedom) ** (1 / 3) - (1 - 2 / (9 * freedom))) / np.sqrt(2 / (9 * freedom))
-    return 0.5 * math.erfc(z / math.sqrt(2))
+        return decode(model, sampler, tree_of(shape), verifier)
+
+    return p_value(exact(model, params, (1,), DEPTH), (one() for _ in range(DRAWS)))
 
 
 def draws_again_after_a_mismatch(tree: DraftTree, rows, sampler: FakeSampler, *, ends, most: int) -> Acceptance:
@@ -106,14 +83,14 @@ def accepts_the_drafter_too_often(tree: DraftTree, rows, sampler: FakeSampler, *
     ],
 )
 def test_the_distribution_is_the_targets(shape: str, options: dict[str, float]) -> None:
-    assert p_value(shape, SamplingParams(seed=11, **options), match_target) > CRITICAL
+    assert judged(shape, SamplingParams(seed=11, **options), match_target) > CRITICAL
 
 
 @pytest.mark.parametrize("wrong", [accepts_the_drafter_too_often, draws_again_after_a_mismatch])
 @pytest.mark.parametrize("shape", ["chain", "tree"])
 def test_a_wrong_verifier_is_noticed(shape: str, wrong: Verifier) -> None:
     params = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=11)
-    assert p_value(shape, params, wrong) < CRITICAL
+    assert judged(shape, params, wrong) < CRITICAL
 
 
 def test_greedy_follows_the_best_path_and_stops_where_told() -> None:

@@ -30,14 +30,14 @@ class Machine:
         self.tokens, self.seconds = 0, 0.0
 
     def round(self, policy: AutoPolicy | AlphaPolicy | FixedPolicy) -> int:
-        tree = DraftTree(1)
+        tree, asked = DraftTree(1), policy.worth(0, 0.0)  # a drafter that is asked takes its time, whatever it then says
         while policy.worth(len(tree) - 1, logprob := math.log(self.claimed) * len(tree)):
             tree.add(len(tree) - 1, 1, logprob)
         right = 0
         while right < len(tree) - 1 and self.rng.random() < self.true:
             right += 1
         accepted = Acceptance(tuple(range(right + 1)), (1,) * (right + 1), 0)
-        drafting, sweep = self.draft * (len(tree) - 1), self.cost(len(tree))
+        drafting, sweep = self.draft * max(asked, len(tree) - 1), self.cost(len(tree))
         policy.learn(tree, accepted, drafting, sweep)
         self.tokens, self.seconds = self.tokens + right + 1, self.seconds + drafting + sweep
         return len(tree) - 1

@@ -1,7 +1,8 @@
 /* Between ggml's scheduler and Python: of the ~1000 questions a pass asks, only those about the last node of a
  * streamed segment reach the interpreter. Without this, every graph node would take and give back the GIL.
  *
- * No header of ggml is needed: a tensor is only ever handed to `name`, which is ggml_get_name.
+ * No header of ggml is needed: a tensor is only ever handed to `name` and `describe`, ggml's own ggml_get_name and
+ * ggml_op_desc, and to Python.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
@@ -20,7 +21,9 @@
 
 typedef struct {
     const char *(*name)(const void *tensor);
-    int (*boundary)(int key, int ask); /* Python; 0 ends the pass */
+    const char *(*describe)(const void *tensor);
+    const char *operation; /* what such a node must compute, by `describe`; NULL: anything */
+    int (*boundary)(int key, int ask, const void *tensor); /* Python; 0 ends the pass */
     const char *const *parts;          /* names of the nodes that end the segments of a layer, in order */
     const unsigned char *streamed;     /* one flag per segment: layer * part_count + part */
     int part_count;
@@ -54,9 +57,10 @@ EXPORT bool edgespec_eval(void *tensor, bool ask, void *user_data) {
     edgespec_filter *filter = user_data;
     int segment = segment_of(filter, filter->name(tensor));
     if (segment < 0 || !filter->streamed[segment]) return !ask;
+    if (filter->operation && strcmp(filter->describe(tensor), filter->operation) != 0) return !ask;
     if (!filter->stop) {
         double start = now();
-        if (!filter->boundary(segment, ask)) filter->stop = 1;
+        if (!filter->boundary(segment, ask, tensor)) filter->stop = 1;
         filter->seconds += now() - start;
     }
     return true;

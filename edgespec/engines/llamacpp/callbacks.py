@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,14 +19,16 @@ from edgespec.memory.layout import PARTS
 
 __all__ = ["Callbacks"]
 
-_Boundary = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int)
+_Boundary = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
 _SWITCH_INTERVAL = 1e-4
-Handler = Callable[[int, bool], None]
+Handler = Callable[[int, bool, int], None]
 
 
 class _State(ctypes.Structure):
     _fields_ = [
         ("name", ctypes.c_void_p),
+        ("describe", ctypes.c_void_p),
+        ("operation", ctypes.c_char_p),
         ("boundary", _Boundary),
         ("parts", ctypes.POINTER(ctypes.c_char_p)),
         ("streamed", ctypes.c_char_p),
@@ -38,16 +40,25 @@ class _State(ctypes.Structure):
 
 
 class Callbacks:
-    """`handler(key, before)` is called before and after each segment of `streamed` computes; keys as in `memory.layout`."""
+    """`handler(key, before, tensor)` is called before and after the node that ends each segment of `streamed` computes.
 
-    def __init__(self, layers: int, streamed: Iterable[int] = (), handler: Handler | None = None) -> None:
+    A key is layer * len(parts) + part, as in `memory.layout`; with `operation` only nodes that compute just that count.
+    """
+
+    def __init__(
+        self, layers: int, streamed: Iterable[int] = (), handler: Handler | None = None, *, parts: Sequence[str] = PARTS,
+        operation: str | None = None,
+    ) -> None:  # fmt: skip
         chosen = set(streamed)
-        self._parts = (ctypes.c_char_p * len(PARTS))(*(part.encode() for part in PARTS))
+        self._parts = (ctypes.c_char_p * len(parts))(*(part.encode() for part in parts))
         self._handler = handler
         self._error: BaseException | None = None
         self._boundary = _Boundary(self._call)
-        self._flags = bytes(key in chosen for key in range(layers * len(PARTS)))
-        self._state = _State(ggml().get_name_address, self._boundary, self._parts, self._flags, len(PARTS), layers, 0, 0.0)
+        self._flags = bytes(key in chosen for key in range(layers * len(parts)))
+        self._state = _State(
+            ggml().get_name_address, ggml().op_desc_address, operation.encode() if operation else None, self._boundary,
+            self._parts, self._flags, len(parts), layers, 0, 0.0,
+        )  # fmt: skip
         self._library = filter_library()
         self._eval = bool(chosen)
         self.idle: Idle | None = None  # what the running pass may do while it waits
@@ -101,10 +112,10 @@ class Callbacks:
             self._state.stop = 0
         return error
 
-    def _call(self, key: int, before: int) -> int:
+    def _call(self, key: int, before: int, tensor: int) -> int:
         try:
             if self._handler:
-                self._handler(key, bool(before))
+                self._handler(key, bool(before), tensor)
         except BaseException as error:  # KeyboardInterrupt too; raised again by the session
             self._error = error
             return 0

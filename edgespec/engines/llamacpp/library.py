@@ -86,6 +86,7 @@ class Ggml:
                 function = getattr(library, name)
                 function.restype, function.argtypes = result, arguments
         self.get_name_address = ctypes.cast(self.base.ggml_get_name, _P).value
+        self.op_desc_address = ctypes.cast(self.base.ggml_op_desc, _P).value
         self.get_name, self.get_data, self.nbytes = self.base.ggml_get_name, self.base.ggml_get_data, self.base.ggml_nbytes
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
+from edgespec.engines.lanes import Lanes
 from edgespec.engines.llamacpp.callbacks import Callbacks
+from edgespec.engines.llamacpp.capture import Capture
+from edgespec.engines.llamacpp.cells import Cells
 from edgespec.engines.llamacpp.library import engine_version, filter_library, llama
 from edgespec.engines.llamacpp.paging import PagedWeights, load_paged
 from edgespec.engines.llamacpp.params import load_file
@@ -98,26 +102,45 @@ class LlamaModel:
         """Time the passes spent in Python at layer boundaries, waiting not counted."""
         return self._callbacks.seconds - self.wait_seconds - self.idle_seconds
 
-    def session(self, *, context: int, chunk: int, max_nodes: int, kv_type: KvType = "f16") -> LlamaSession:
-        """A timeline of `context` cells, for passes of `chunk` tokens or `max_nodes` drafted nodes; trees have as many leaves."""
+    def session(
+        self, *, context: int, chunk: int, max_nodes: int, kv_type: KvType = "f16", voting: Sequence[int] = (),
+        forked: bool = False,
+    ) -> LlamaSession:  # fmt: skip
+        """A timeline of `context` cells, for passes of `chunk` tokens or `max_nodes` drafted nodes; trees have as many leaves.
+
+        With `voting` layers it is a `ViewableSession`, for models that are resident; `forked` leaves room for one fork.
+        """
+        lanes = Lanes(max_nodes + 1)
+        capture = Capture(self.header, voting, context) if voting else None
+        keeper = lanes.count if capture else None
+        reserved = Lanes(lanes.count, first=lanes.count + 1) if forked else None
         rows = self._paged.rows if self._paged else None
-        session = LlamaSession(
-            self._model, self.tokenizer.size, self._callbacks, context=context, chunk=chunk, max_nodes=max_nodes,
-            threads=self._threads, keys=number_of(kv_type.upper()),
-            **({"before_pass": rows.ensure} if rows else {}),
+        cells = Cells(
+            self._model, self.tokenizer.size, capture.callbacks if capture else self._callbacks,
+            context=context + (lanes.count if forked else 0), chunk=chunk,
+            sequences=lanes.count * (1 + forked) + bool(capture), threads=self._threads,
+            keys=number_of(kv_type.upper()), flash=bool(capture), **({"before_pass": rows.ensure} if rows else {}),
         )  # fmt: skip
+        session = LlamaSession(cells, lanes, chunk, capture, keeper, reserved)
         self._sessions.append(session)
         return session
 
-    def sampler(self, params: SamplingParams) -> LlamaSampler:
-        return LlamaSampler(params, self.tokenizer.size)
+    def sampler(self, params: SamplingParams, vocabulary: int | None = None) -> LlamaSampler:
+        """For rows of `vocabulary` logits (default: this model's)."""
+        return LlamaSampler(params, vocabulary or self.tokenizer.size)
 
     def interrupt(self) -> None:
         """End the running pass and all later ones until `resume`; safe from any thread."""
-        self._callbacks.interrupt()
+        for callbacks in self._all_callbacks:
+            callbacks.interrupt()
 
     def resume(self) -> None:
-        self._callbacks.resume()
+        for callbacks in self._all_callbacks:
+            callbacks.resume()
+
+    @property
+    def _all_callbacks(self) -> list[Callbacks]:
+        return [self._callbacks, *(session.capture.callbacks for session in self._sessions if session.capture)]
 
     def close(self) -> None:
         for session in self._sessions:

@@ -174,7 +174,7 @@ class PagedWeights:
         """Tensor addresses and places in the slot; what the graph does not use keeps pointing at the sealed mapping."""
         return [(self._weights[name], place) for name, place in layout.places if name in self._weights]
 
-    def _at_boundary(self, key: int, before: bool) -> None:
+    def _at_boundary(self, key: int, before: bool, tensor: int) -> None:
         arrived = time.perf_counter()
         layer, part = divmod(key, len(PARTS))
         name = "compute up to {}" if before else "compute {} {}"

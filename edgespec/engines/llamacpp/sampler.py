@@ -1,10 +1,12 @@
-"""llama.cpp's own sampler chain, in llama-cpp-python's order: penalties, top-k, top-p, min-p, temperature, draw."""
+"""llama.cpp's own samplers, in llama-cpp-python's order: penalties, top-k, typical, top-p, min-p, temperature; then the draw."""
 
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgespec.engines.llamacpp.library import llama
 from edgespec.engines.near_ties import DRAW_MARGIN, greedy_near_tie, mirrored_uniforms
@@ -17,42 +19,46 @@ _ENTRY = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
 
 class LlamaSampler:
-    def __init__(self, params: SamplingParams, vocabulary: int) -> None:
+    """`filters` decide what may be drawn and how likely; the draw is a sampler of its own: one can ask without drawing."""
+
+    def __init__(self, params: SamplingParams, vocabulary: int, filters: Any = None) -> None:
         lib = llama()
-        self._chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
+        self._params = params
         self._entries = np.empty(vocabulary, _ENTRY)
         self._ids = np.arange(vocabulary, dtype=np.int32)
         self._array = lib.llama_token_data_array()
         self._greedy = params.temperature == 0
         self._uniforms = mirrored_uniforms(params.seed)
         self.near_ties = 0
-        stages = [lib.llama_sampler_init_penalties(vocabulary, _PENALTY_WINDOW, params.repeat_penalty, 0.0, 0.0)]
+        self._filters = filters or _filters(params, vocabulary)
+        self._last = lib.llama_sampler_init_greedy() if self._greedy else lib.llama_sampler_init_dist(params.seed)
+
+    def probs(self, row: Floats) -> NDArray[np.float64]:
+        left = self._filtered(row)
+        out = np.zeros(len(row))
         if self._greedy:
-            stages.append(lib.llama_sampler_init_greedy())
-        else:
-            stages += [
-                lib.llama_sampler_init_top_k(params.top_k),
-                lib.llama_sampler_init_typical(1.0, 1),
-                lib.llama_sampler_init_top_p(params.top_p, 1),
-                lib.llama_sampler_init_min_p(params.min_p, 1),
-                lib.llama_sampler_init_temp(params.temperature),
-                lib.llama_sampler_init_dist(params.seed),
-            ]
-        for stage in stages:
-            lib.llama_sampler_chain_add(self._chain, stage)
+            out[left["id"][int(np.argmax(left["logit"]))]] = 1.0
+            return out
+        weights = np.exp(left["logit"] - left["logit"].max(), dtype=np.float64)
+        out[left["id"]] = weights / weights.sum()
+        return out
 
     def draw(self, row: Floats) -> int:
-        lib = llama()
+        left = self._filtered(row)
+        llama().llama_sampler_apply(self._last, ctypes.byref(self._array))
+        self.near_ties += self._is_near_tie(left)
+        return int(left["id"][self._array.selected])
+
+    def _filtered(self, row: Floats) -> np.ndarray:
+        """What the filters left of `row`: a view, valid until the next call, which the last sampler sees too."""
         entries = self._entries
         entries["id"], entries["logit"], entries["p"] = self._ids, row, 0.0
         self._array.data = ctypes.cast(entries.ctypes.data, type(self._array.data))
         self._array.size, self._array.selected, self._array.sorted = len(entries), -1, False
-        lib.llama_sampler_apply(self._chain, ctypes.byref(self._array))
-        left = np.ctypeslib.as_array(
+        llama().llama_sampler_apply(self._filters, ctypes.byref(self._array))
+        return np.ctypeslib.as_array(
             ctypes.cast(self._array.data, ctypes.POINTER(ctypes.c_byte)), shape=(self._array.size * _ENTRY.itemsize,)
         ).view(_ENTRY)
-        self.near_ties += self._is_near_tie(left)
-        return int(left["id"][self._array.selected])
 
     def _is_near_tie(self, left: np.ndarray) -> bool:
         if self._greedy:
@@ -62,9 +68,30 @@ class LlamaSampler:
         return bool(edges.size and np.abs(edges - drawn).min() < DRAW_MARGIN)
 
     def accept(self, token: int) -> None:
-        llama().llama_sampler_accept(self._chain, token)
+        llama().llama_sampler_accept(self._filters, token)
+
+    def clone(self) -> LlamaSampler:
+        return LlamaSampler(self._params, len(self._ids), llama().llama_sampler_clone(self._filters))
 
     def close(self) -> None:
-        if self._chain:
-            llama().llama_sampler_free(self._chain)
-            self._chain = None
+        if self._filters:
+            llama().llama_sampler_free(self._filters)
+            llama().llama_sampler_free(self._last)
+            self._filters = self._last = None
+
+
+def _filters(params: SamplingParams, vocabulary: int) -> Any:
+    lib = llama()
+    chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
+    stages = [lib.llama_sampler_init_penalties(vocabulary, _PENALTY_WINDOW, params.repeat_penalty, 0.0, 0.0)]
+    if params.temperature > 0:
+        stages += [
+            lib.llama_sampler_init_top_k(params.top_k),
+            lib.llama_sampler_init_typical(1.0, 1),
+            lib.llama_sampler_init_top_p(params.top_p, 1),
+            lib.llama_sampler_init_min_p(params.min_p, 1),
+            lib.llama_sampler_init_temp(params.temperature),
+        ]
+    for stage in stages:
+        lib.llama_sampler_chain_add(chain, stage)
+    return chain

@@ -1,66 +1,94 @@
-"""A timeline on a llama.cpp context: trees become sequence ids, passes become `llama_decode`."""
+"""Timelines on a llama.cpp context: trees become sequence ids, passes become `llama_decode`."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
-
-import numpy as np
+from collections.abc import Sequence
 
 from edgespec.engines.base import Idle
 from edgespec.engines.lanes import Lanes
-from edgespec.engines.llamacpp.batch import Batch
-from edgespec.engines.llamacpp.callbacks import Callbacks
-from edgespec.engines.llamacpp.library import llama
-from edgespec.engines.llamacpp.params import context_params
-from edgespec.errors import Cancelled, ContextFull, EngineError, RuntimeFault
+from edgespec.engines.llamacpp.capture import Capture
+from edgespec.engines.llamacpp.cells import Cells
+from edgespec.errors import ContextFull, UsageError
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import Floats
 
-__all__ = ["LlamaSession"]
+__all__ = ["ForkedSession", "LlamaSession"]
 
 
-class LlamaSession:
-    """Implements `engines.base.Session`. Every lane is tagged with the committed prefix; see `engines.lanes`."""
+class _Timeline:
+    """One tree on leased sequences of `cells`. Every lane is tagged with the committed prefix; see `engines.lanes`."""
+
+    def __init__(self, cells: Cells, lanes: Lanes) -> None:
+        self._cells, self._lanes = cells, lanes
+        self._idle: Idle | None = None
+        cells.trees.append(lanes)
+
+    @property
+    def passes(self) -> int:
+        return self._cells.passes
+
+    @property
+    def evaluated(self) -> int:
+        return self._cells.evaluated
+
+    def offer(self, idle: Idle | None) -> None:
+        self._idle = idle
+
+    def trim(self, nodes: int) -> None:
+        with self._cells.open():
+            for lane, depth in self._lanes.trim(nodes):
+                self._cells.remove(lane, self.evaluated + depth)
+
+    def _fill(self, tree: DraftTree, start: int, before: Sequence[int]) -> tuple[int, ...]:
+        """The batch for nodes `start`.. after the tokens `before`, which are not evaluated yet; the lanes it uses."""
+        cells, assignment = self._cells, self._lanes.assign(tree.parents, tree.depths, start)
+        base = cells.evaluated + len(before)
+        for source, lane, depth in assignment.forks:
+            cells.copy(source, lane, base, base + depth)
+        used = tuple(sorted({lane for lanes in assignment.lanes for lane in lanes}))
+        cells.batch.clear()
+        for offset, token in enumerate(before):
+            cells.batch.add(token, cells.evaluated + offset, used, output=False)
+        for node, lanes in zip(range(start, len(tree)), assignment.lanes, strict=True):
+            cells.batch.add(tree.tokens[node], base + tree.depths[node], lanes, output=True)
+        return used
+
+    def _drop_tree(self) -> None:
+        if self._lanes.scored:
+            for lane in self._lanes.ids:
+                self._cells.remove(lane, self.evaluated)
+            self._lanes.reset()
+
+    def _look(self, keeper: int, ranges: Sequence[tuple[int, int]] | None) -> None:
+        """One lane is put together from what `keeper` has, the others copy it."""
+        end, (first, *others) = self.evaluated, self._lanes.ids
+        for lane in self._lanes.ids:
+            self._cells.remove(lane, 0, end)
+        for start, stop in [(0, end)] if ranges is None else ranges:
+            self._cells.copy(keeper, first, start, min(stop, end))
+        for lane in others:
+            self._cells.copy(first, lane, 0, end)
+
+
+class LlamaSession(_Timeline):
+    """Implements `engines.base.ViewableSession`, the views only with a `capture`; `keeper` then has every committed cell."""
 
     def __init__(
-        self, model: Any, vocabulary: int, callbacks: Callbacks, *, context: int, chunk: int, max_nodes: int, threads: int,
-        keys: int, before_pass: Callable[[Sequence[int]], None] = lambda tokens: None,
+        self, cells: Cells, lanes: Lanes, chunk: int, capture: Capture | None = None, keeper: int | None = None,
+        reserved: Lanes | None = None,
     ) -> None:  # fmt: skip
-        self._lanes = Lanes(max_nodes + 1)
-        self._callbacks, self._before_pass, self._vocabulary = callbacks, before_pass, vocabulary
-        self._chunk = chunk
-        lanes = self._lanes.count  # the engine wants room for an output of each
-        params = context_params(context=context, chunk=chunk, lanes=lanes, outputs=lanes, threads=threads, keys=keys)
-        callbacks.install(params)
-        self._context = llama().llama_init_from_model(model, params)
-        if not self._context:
-            raise EngineError("the engine refuses this context: choose a smaller --context")
-        self._memory = llama().llama_get_memory(self._context)
-        self._batch = Batch(chunk, self._lanes.count)
-        self._evaluated = 0
+        super().__init__(cells, lanes)
+        self.capture, self._keeper, self._chunk, self._reserved = capture, keeper, chunk, reserved
         self._deferred: list[int] = []
-        self._idle: Idle | None = None
-        self._busy = threading.RLock()  # `close` may come from another thread, at exit
-        self.capacity = int(llama().llama_n_ctx(self._context))
-        self.passes = 0
-
-    @contextmanager
-    def _open(self) -> Iterator[None]:
-        """The context, alive while the block runs."""
-        with self._busy:
-            if not self._context:
-                raise RuntimeFault("this session is closed: load the model again")
-            yield
+        self._viewed = False
+        self.capacity = cells.capacity - (reserved.count if reserved else 0)
 
     @property
     def length(self) -> int:
-        return self._evaluated + len(self._deferred)
+        return self.evaluated + len(self._deferred)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        with self._open():
+        with self._cells.open():
             if self.length + len(tokens) > self.capacity:
                 raise ContextFull(
                     f"{self.length + len(tokens)} tokens do not fit the context of {self.capacity}: raise --context"
@@ -72,117 +100,159 @@ class LlamaSession:
                 self._evaluate_deferred(self._chunk)
 
     def score(self, tree: DraftTree, start: int = 0) -> Floats:
-        with self._open():
+        with self._cells.open():
             if self.length + len(tree) > self.capacity:
                 raise ContextFull(f"the context of {self.capacity} tokens is full: raise --context")
             if start == 0:
                 self._drop_tree()
                 while len(self._deferred) + len(tree) > self._chunk:
                     self._evaluate_deferred(min(len(self._deferred), self._chunk))
-            assignment = self._lanes.assign(tree.parents, tree.depths, start)
-            base = self._evaluated + len(self._deferred)
-            for source, lane, depth in assignment.forks:
-                llama().llama_memory_seq_cp(self._memory, source, lane, base, base + depth)
-            used = tuple(sorted({lane for lanes in assignment.lanes for lane in lanes}))
-            self._batch.clear()
-            for offset, token in enumerate(self._deferred):
-                self._batch.add(token, self._evaluated + offset, used, output=False)
-            for node, lanes in zip(range(start, len(tree)), assignment.lanes, strict=True):
-                self._batch.add(tree.tokens[node], base + tree.depths[node], lanes, output=True)
-            self._decode()
-            if self._deferred:
-                self._share(used[0], self._evaluated, base)
-                self._evaluated, self._deferred = base, []
-            return self._rows(len(tree) - start)
-
-    def offer(self, idle: Idle | None) -> None:
-        self._idle = idle
+            used = self._fill(tree, start, self._deferred)
+            self._cells.run(self._idle)
+            if self.capture:
+                self.capture.commit_rows(len(self._deferred), self.evaluated)
+                self.capture.hold_nodes(start, len(self._deferred), len(tree) - start)
+            self._settle_deferred(used[0], len(self._deferred))
+            return self._cells.rows(len(tree) - start)
 
     def commit(self, path: Sequence[int], tokens: Sequence[int], keep: Sequence[int] = ()) -> None:
-        with self._open():
+        with self._cells.open():
             kept = [node for node in path if node < self._lanes.scored]
             if kept:
-                end, tip = self._evaluated + len(kept), self._lanes.lane(kept[-1])
-                through = self._lanes.keep(keep)  # these run through the path already
-                for lane in set(range(self._lanes.count)) - through:
-                    self._remove(lane, end if lane == tip else self._evaluated)
-                self._share(tip, self._evaluated, end, but=through)
-                self._evaluated = end
+                self._commit_scored(kept, keep)
             else:
                 self._drop_tree()
             self.extend(tokens[len(kept) :])
 
+    def _commit_scored(self, path: Sequence[int], keep: Sequence[int]) -> None:
+        cells, begin = self._cells, self.evaluated
+        end, tip = begin + len(path), self._lanes.lane(path[-1])
+        if self.capture:
+            self.capture.commit_nodes(path, begin, keep)
+        through = self._lanes.keep(keep)  # these run through the path already
+        for lane in set(self._lanes.ids) - through:
+            cells.remove(lane, end if lane == tip else begin)
+        cells.share(tip, begin, end, but=through)
+        cells.evaluated = end
+
     def rewind(self, length: int) -> int:
-        with self._open():
+        with self._cells.open():
             self._drop_tree()
-            if length >= self._evaluated:
-                del self._deferred[max(0, length - self._evaluated) :]
+            if length >= self.evaluated:
+                del self._deferred[max(0, length - self.evaluated) :]
                 return self.length
             self._deferred = []
-            lib = llama()
-            kept = length if all(self._remove(lane, length) for lane in range(self._lanes.count)) else 0
-            if kept and lib.llama_memory_seq_pos_max(self._memory, 0) != kept - 1:
-                kept = 0
-            if kept == 0:
-                lib.llama_memory_clear(self._memory, True)
-            self._evaluated = kept
-            return kept
+            if self._viewed:
+                self.attend(None)
+            return self._cells.truncate(length)
+
+    def attend(self, ranges: Sequence[tuple[int, int]] | None) -> None:
+        if self._keeper is None:
+            raise UsageError("this session was made without views")
+        with self._cells.open():
+            self._look(self._keeper, ranges)
+            self._viewed = ranges is not None
+
+    def attention(self, chunk: int) -> tuple[Floats, Floats]:
+        if self.capture is None:
+            raise UsageError("this session was made without views")
+        return self.capture.queries(), self.capture.means(self.evaluated, chunk)
+
+    def fork(self) -> ForkedSession:
+        """Another timeline over the same cells. Raises UsageError where none was reserved, or it is taken."""
+        if self._reserved is None or self._keeper is None:
+            raise UsageError("this session was made without room for another timeline")
+        lanes, self._reserved = self._reserved, None
+        return ForkedSession(self, self._cells, lanes, self._keeper)
+
+    def flush(self) -> None:
+        """Evaluate what is deferred."""
+        with self._cells.open():
+            while self._deferred:
+                self._evaluate_deferred(min(len(self._deferred), self._chunk))
 
     def close(self) -> None:
-        with self._busy:  # another thread's pass must have ended; it was interrupted
-            if self._context:
-                self._batch.close()
-                llama().llama_free(self._context)
-                self._context = None
+        self._cells.close()
 
     def _evaluate_deferred(self, count: int) -> None:
         """One wide pass over `count` deferred tokens, without logits."""
         self._drop_tree()
-        self._batch.clear()
+        cells, first = self._cells, self._lanes.ids[0]
+        cells.batch.clear()
         for offset, token in enumerate(self._deferred[:count]):
-            self._batch.add(token, self._evaluated + offset, (0,), output=False)
-        self._decode()
-        self._share(0, self._evaluated, self._evaluated + count)
-        self._evaluated += count
-        del self._deferred[:count]
+            cells.batch.add(token, self.evaluated + offset, (first,), output=False)
+        cells.run(self._idle)
+        if self.capture:
+            self.capture.commit_rows(count, self.evaluated)
+        self._settle_deferred(first, count)
 
-    def _decode(self) -> None:
-        """Run the batch, or leave the committed timeline as it was and raise."""
-        try:
-            self._before_pass(self._batch.tokens)
-            with self._callbacks.running(self._idle):
-                code = llama().llama_decode(self._context, self._batch.raw)
-        except BaseException:
-            self._drop_tree()
-            raise
-        error = self._callbacks.take_error()
-        if error is None and code == 0:
-            self.passes += 1
-            return
-        for lane in range(self._lanes.count):  # an aborted pass frees only each token's first lane
-            self._remove(lane, self._evaluated)
-        self._lanes.reset()
-        if error is not None:
-            raise error
-        if code == 2:
-            raise Cancelled("stopped while computing")
-        raise EngineError(f"the engine failed in the middle of a pass (code {code}): lower --context, or see EDGESPEC_LOG=debug")
+    def _settle_deferred(self, lane: int, count: int) -> None:
+        """The first `count` deferred tokens are evaluated now, in `lane`."""
+        if count:
+            self._cells.share(lane, self.evaluated, self.evaluated + count)
+            self._cells.evaluated += count
+            del self._deferred[:count]
 
-    def _rows(self, count: int) -> Floats:
-        pointer = llama().llama_get_logits(self._context)
-        return np.ctypeslib.as_array(pointer, shape=(count, self._vocabulary))
 
-    def _drop_tree(self) -> None:
-        if self._lanes.scored:
-            for lane in range(self._lanes.count):
-                self._remove(lane, self._evaluated)
+class ForkedSession(_Timeline):
+    """Implements `engines.base.ViewableSession` over another session's cells: what that one has committed, this one has.
+
+    The other session commits first. Cells scored here never become committed ones: they may have seen a part only.
+    """
+
+    def __init__(self, main: LlamaSession, cells: Cells, lanes: Lanes, keeper: int) -> None:
+        super().__init__(cells, lanes)
+        self._main, self._keeper = main, keeper
+        self._base = 0  # the length that our tree goes on from
+
+    @property
+    def length(self) -> int:
+        return self._main.length
+
+    @property
+    def capacity(self) -> int:
+        return self._main.capacity
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """The other session has them."""
+
+    def score(self, tree: DraftTree, start: int = 0) -> Floats:
+        if len(tree) > self._lanes.count:
+            raise ContextFull(f"a tree of {len(tree)} nodes does not fit beside the context")
+        self._main.flush()
+        with self._cells.open():
+            if start == 0:
+                self._adopt(frozenset())
+            self._fill(tree, start, ())
+            self._cells.run(self._idle)
+            return self._cells.rows(len(tree) - start)
+
+    def commit(self, path: Sequence[int], tokens: Sequence[int], keep: Sequence[int] = ()) -> None:
+        with self._cells.open():
+            self._adopt(self._lanes.keep(keep))
+
+    def _adopt(self, through: frozenset[int]) -> None:
+        """See the other session's cells instead of ours; lanes in `through` keep what comes after them."""
+        end = self.evaluated
+        for lane in self._lanes.ids:
+            self._cells.remove(lane, self._base, end if lane in through else -1)
+            self._cells.copy(self._keeper, lane, self._base, end)
+        if not through:
             self._lanes.reset()
+        self._base = end
 
-    def _remove(self, lane: int, start: int) -> bool:
-        return bool(llama().llama_memory_seq_rm(self._memory, lane, start, -1))
+    def attend(self, ranges: Sequence[tuple[int, int]] | None) -> None:
+        with self._cells.open():
+            self._look(self._keeper, ranges)
 
-    def _share(self, source: int, start: int, end: int, but: Collection[int] = ()) -> None:
-        """Tag the cells that `source` has from `start` to `end` with every lane, those in `but` left out."""
-        for lane in range(self._lanes.count):
-            if lane != source and lane not in but:
-                llama().llama_memory_seq_cp(self._memory, source, lane, start, end)
+    def attention(self, chunk: int) -> tuple[Floats, Floats]:
+        return self._main.attention(chunk)
+
+    def rewind(self, length: int) -> int:
+        with self._cells.open():
+            self._base = min(self._base, self.evaluated)
+            self._adopt(frozenset())
+        return min(length, self._main.length)
+
+    def close(self) -> None:
+        """The other session frees the cells."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from edgespec.engines.llamacpp.library import llama
+from edgespec.engines.llamacpp.params import load_file
 from edgespec.errors import EngineError
 
-__all__ = ["LlamaTokenizer"]
+__all__ = ["LlamaTokenizer", "opened_tokenizer"]
 
 
 class LlamaTokenizer:
@@ -44,3 +47,13 @@ class LlamaTokenizer:
     @property
     def adds_bos(self) -> bool:
         return bool(llama().llama_vocab_get_add_bos(self._vocab))
+
+
+@contextmanager
+def opened_tokenizer(path: str) -> Iterator[LlamaTokenizer]:
+    """A model's tokenizer alone, without its weights. Raises EngineError."""
+    model = load_file(path, mapped=False, repack=False, vocabulary_only=True)
+    try:
+        yield LlamaTokenizer(model)
+    finally:
+        llama().llama_model_free(model)

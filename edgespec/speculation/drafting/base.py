@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -16,10 +17,17 @@ Worth = Callable[[int, float], bool]
 class Drafter(Protocol):
     """Grows one tree per round. A drafter may be wrong or fail, never change the text."""
 
-    ahead: int
-    """Nodes drafted so far in time that nobody else could use."""
-    kept: int
-    """Nodes of these that survived a commit: the guess they were drafted on held."""
+    @property
+    def ahead(self) -> int:
+        """Nodes drafted so far in time that nobody else could use."""
+
+    @property
+    def kept(self) -> int:
+        """Nodes of these that survived a commit: the guess they were drafted on held."""
+
+    @property
+    def promise(self) -> float:
+        """What a node that is not in the tree yet could have as its log-probability at most."""
 
     def extend(self, tokens: Sequence[int]) -> None:
         """Tokens of the prompt."""
@@ -32,6 +40,9 @@ class Drafter(Protocol):
 
     def step(self, worth: Worth) -> bool:
         """One bounded piece of growth; False when there is nothing worth adding."""
+
+    def check(self, guess: Sequence[int]) -> None:
+        """Somebody else's guess at what follows the pending token: whatever of it seems likely joins the tree."""
 
     def idle(self, seconds: float) -> bool:
         """A piece of work for later that should fit `seconds`; False when there is none. See `engines.base.Idle`."""
@@ -47,6 +58,7 @@ class NoDrafter:
     """Implements `Drafter` by never guessing."""
 
     ahead = kept = 0
+    promise = -math.inf
 
     def extend(self, tokens: Sequence[int]) -> None: ...
 
@@ -57,6 +69,8 @@ class NoDrafter:
 
     def step(self, worth: Worth) -> bool:
         return False
+
+    def check(self, guess: Sequence[int]) -> None: ...
 
     def idle(self, seconds: float) -> bool:
         return False

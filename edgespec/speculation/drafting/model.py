@@ -12,6 +12,7 @@ compute thread).
 from __future__ import annotations
 
 import heapq
+import math
 import time
 from collections.abc import Sequence
 
@@ -20,6 +21,7 @@ import numpy as np
 from edgespec.engines.base import Session
 from edgespec.errors import ContextFull
 from edgespec.speculation.drafting.base import Worth
+from edgespec.speculation.drafting.draw import Drawer
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import Floats
 
@@ -29,6 +31,7 @@ _NEARLY = float(np.log(0.15))  # a candidate this close to the best joins its st
 _BATCH = 12  # nodes added per step: wider steps cost little more, and fewer of them are needed
 _BRANCH = 6  # candidates taken from one row
 _FLOOR = float(np.log(1e-3))  # a path less likely than this is not worth a node
+_CHECK_FLOOR = float(np.log(0.1))  # nor one of somebody else's guess
 _AHEAD_FLOOR = float(np.log(0.02))  # nor, while it is unknown where the target goes, one less likely than this
 _LARGEST = 60  # nodes of a tree, those drafted ahead included
 _PIECE = 64  # tokens of a prompt evaluated in one stall
@@ -39,16 +42,18 @@ class ModelDrafter:
     """`branch=1` grows chains; `leaves` bounds the tree, what is drafted ahead included. With `batch=1` growth is best-first
     to the letter: the likeliest tree there is by this drafter's probabilities, at the price of a pass for every node.
 
-    `temperature` is the target's: at 0 the drafter's own distribution ranks candidates.
+    `temperature` is the target's: at 0 the drafter's own distribution ranks candidates. With a `drawer` the candidates of
+    a row are drawn instead, for verifiers that need to know what from.
     """
 
     def __init__(
         self, session: Session, *, vocabulary: int, leaves: int = 32, branch: int = _BRANCH, batch: int = _BATCH,
-        temperature: float = 0.0,
+        temperature: float = 0.0, drawer: Drawer | None = None,
     ) -> None:  # fmt: skip
         self._session, self._vocabulary, self._branch, self._leaves = session, vocabulary, branch, leaves
         self._batch = 1 if branch == 1 else batch
         self._sharpness = 1.0 / temperature if temperature > 0 else 1.0
+        self._drawer = drawer
         self._tree = DraftTree(0)
         self._heap: list[tuple[float, int, int]] = []  # (-cumulative logprob, parent, token)
         self._scored = 0
@@ -66,14 +71,39 @@ class ModelDrafter:
     def begin(self, pending: int) -> DraftTree:
         return self._plant(DraftTree(pending))
 
+    @property
+    def promise(self) -> float:
+        unknown = [self._tree.rest(node) for node in range(self._scored, len(self._tree))]
+        return max([*unknown, -self._heap[0][0]] if self._heap else unknown, default=-math.inf)
+
     def catch_up(self) -> None:
         if self._lag:
-            self._session.extend(self._lag)
-            self._lag, self._cold = [], True
+            self._read_lag()
             self._score()
 
+    def check(self, guess: Sequence[int]) -> None:
+        """In one pass with whatever waits to be scored. Not done once the root's successors are known."""
+        tree, start = self._tree, self._scored
+        if start or self._lost or tree.child(0, guess[0]) is not None:
+            return
+        self._read_lag()
+        first, parent = len(tree), 0
+        for token in guess:
+            parent = tree.add(parent, token, tree.logprobs[parent])
+        rows = self._rows()
+        if rows is None:
+            tree.cut(first)
+            return
+        kept, parent = first, 0
+        while kept < len(tree) and self._likely(parent, kept, rows[parent]):
+            kept, parent = kept + 1, kept
+        tree.cut(kept)
+        self._session.trim(kept)
+        self._scored = kept
+        self._collect(start, rows[:kept])
+
     def step(self, worth: Worth) -> bool:
-        if not worth(self._drafted, 0.0):
+        if not worth(self._drafted, self.promise):
             return False
         self.catch_up()
         self._score()
@@ -145,26 +175,48 @@ class ModelDrafter:
         self._token_seconds = _blend(self._token_seconds, (time.perf_counter() - started) / piece)
         return True
 
+    def _read_lag(self) -> None:
+        self._cold = self._cold or bool(self._lag)
+        self._session.extend(self._lag)
+        self._lag = []
+
+    def _likely(self, parent: int, node: int, row: Floats) -> bool:
+        """Give a checked node the probability that `row`, its parent's, gives it."""
+        tree = self._tree
+        logprob = float(_logprobs(row[: self._vocabulary] * self._sharpness)[tree.tokens[node]])
+        tree.logprobs[node] = tree.logprobs[parent] + logprob
+        return tree.logprobs[node] >= _CHECK_FLOOR
+
     def _score(self) -> None:
         """One pass over the nodes that were not scored yet; their likeliest successors become candidates."""
-        tree, start = self._tree, self._scored
-        if start == len(tree) or self._lost:
+        start = self._scored
+        if start == len(self._tree) or self._lost:
             return
-        started, cold, self._cold = time.perf_counter(), self._cold, False
+        started, cold = time.perf_counter(), self._cold
+        rows = self._rows()
+        if rows is None:
+            return
+        self._scored = len(self._tree)
+        self._collect(start, rows)
+        if not cold:
+            self._seconds = _blend(self._seconds, time.perf_counter() - started)
+
+    def _rows(self) -> Floats | None:
+        """Of all nodes that were not scored yet; None where the context has no room for them."""
+        self._cold = False
         try:
-            rows = self._session.score(tree, start)
+            return self._session.score(self._tree, self._scored)
         except ContextFull:
-            return
+            return None
         except BaseException:
             self._forget()
             self._lost = True  # the session dropped the tree: no more of it until the next
             raise
-        self._scored = len(tree)
-        for node, row in zip(range(start, len(tree)), rows, strict=True):
-            for token, logprob in self._candidates(row):
-                heapq.heappush(self._heap, (-(tree.logprobs[node] + logprob), node, token))
-        if not cold:
-            self._seconds = _blend(self._seconds, time.perf_counter() - started)
+
+    def _collect(self, start: int, rows: Floats) -> None:
+        for node, row in enumerate(rows, start):
+            for token, logprob in self._candidates(node, row[: self._vocabulary]):
+                heapq.heappush(self._heap, (-(self._tree.logprobs[node] + logprob), node, token))
 
     def _add(self, worth: Worth) -> bool:
         """The best candidate, and those nearly as good, as far as they are worth it."""
@@ -175,19 +227,28 @@ class ModelDrafter:
             if -cost < max(best + _NEARLY, _FLOOR) or not worth(self._drafted, -cost):
                 break
             heapq.heappop(self._heap)
-            tree.add(parent, token, -cost)
-            added += 1
+            if tree.child(parent, token) is None:  # nobody guessed it before
+                tree.add(parent, token, -cost)
+                added += 1
         return added > 0
 
-    def _candidates(self, row: Floats) -> list[tuple[int, float]]:
-        row = row[: self._vocabulary] * self._sharpness
+    def _candidates(self, node: int, row: Floats) -> list[tuple[int, float]]:
+        """Guesses at the successor of `node` and their log-probabilities: the likeliest, or drawn ones."""
         if not np.isfinite(row).all():
             return []
+        if self._drawer:
+            drawn = self._tree.draws[node] = self._drawer(row, [self._tree.tokens[child] for child in self._tree.children(node)])
+            return [(token, math.log(drawn.probs[drawn.ids == token][0])) for token in dict.fromkeys(drawn.tokens)]
         count = min(self._branch, len(row))
         best = np.argpartition(row, -count)[-count:]
-        top = float(row[best].max())
-        normaliser = top + float(np.log(np.exp(row - top).sum()))
-        return [(int(token), float(row[token]) - normaliser) for token in best]
+        logprobs = _logprobs(row * self._sharpness)
+        return [(int(token), float(logprobs[token])) for token in best]
+
+
+def _logprobs(row: Floats) -> Floats:
+    top = row.max()
+    normalised: Floats = row - (top + np.log(np.exp(row - top).sum()))
+    return normalised
 
 
 def _blend(average: float, newest: float) -> float:

@@ -1,0 +1,43 @@
+"""How guesses are judged. `verifier(name, seed)` makes one; what its guesses must be like is in `METHODS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from edgespec.speculation.verify.block import Block
+from edgespec.speculation.verify.lossy import Lossy, bild, lenience, typical
+from edgespec.speculation.verify.match import match_target
+from edgespec.speculation.verify.rejection import Rejection
+from edgespec.speculation.verify.walk import Verifier
+
+__all__ = ["LOSSY", "METHODS", "Method", "Verifier"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """`drawn`: whether guesses are drawn with or without replacement, or chosen; `guesses` to draw at a node."""
+
+    make: Callable[[int], Verifier]
+    drawn: Literal["no", "with", "without"] = "no"
+    guesses: int = 1
+
+
+_BRANCHES = 3
+
+METHODS: dict[str, Method] = {
+    "match": Method(lambda seed: match_target),
+    "sampling": Method(lambda seed: Rejection(seed, replacement=False), "without"),
+    "tree": Method(lambda seed: Rejection(seed, replacement=False), "without", _BRANCHES),
+    "multistep": Method(lambda seed: Rejection(seed, replacement=True), "with", _BRANCHES),
+    "block": Method(Block, "without"),
+}
+"""Lossless, by the name they have for `--verify`: the seed makes a verifier's own randomness."""
+
+LOSSY: dict[str, Method] = {
+    "typical": Method(lambda seed: Lossy(typical)),
+    "bild": Method(lambda seed: Lossy(bild)),
+    "lenience": Method(lambda seed: Lossy(lenience(seed)), "without"),
+}
+"""Not the target's distribution, by the name they have for `--lossy`."""

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from edgespec.engines.base import Sampler
 from edgespec.speculation.tree import DraftTree
+from edgespec.speculation.verify.walk import walk
 from edgespec.types import Acceptance, Floats
 
 __all__ = ["match_target"]
@@ -23,28 +22,5 @@ __all__ = ["match_target"]
 def match_target(
     tree: DraftTree, rows: Floats, sampler: Sampler, *, ends: Callable[[int], bool], most: int, logprobs: bool = False
 ) -> Acceptance:
-    """Walk `tree` along the target's own draws; at most `most` tokens, none after one that `ends`.
-
-    `rows` is (nodes, vocabulary). Returns the accepted path and the emitted tokens, one more than the drafts accepted
-    unless the walk was cut short.
-    """
-    path: list[int] = []
-    tokens: list[int] = []
-    scores: list[float] = []
-    before = sampler.near_ties
-    node: int | None = 0
-    while node is not None and len(tokens) < most:
-        token = sampler.draw(rows[node])
-        sampler.accept(token)
-        path.append(node)
-        tokens.append(token)
-        if logprobs:
-            scores.append(_logprob(rows[node], token))
-        node = None if ends(token) else tree.child(node, token)
-    return Acceptance(tuple(path), tuple(tokens), sampler.near_ties - before, tuple(scores))
-
-
-def _logprob(row: Floats, token: int) -> float:
-    """Of the model's own distribution, before any sampler stage."""
-    top = float(row.max())
-    return float(row[token]) - top - float(np.log(np.exp(row - top, dtype=np.float64).sum()))
+    """Implements `Verifier`."""
+    return walk(tree, rows, sampler, lambda node: sampler.draw(rows[node]), ends=ends, most=most, logprobs=logprobs)

@@ -1,0 +1,248 @@
+"""What guesses, and how guesses are judged: from what a user asks for to policy, drafter and verifier."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+from edgespec.engines.base import Session
+from edgespec.engines.llamacpp.session import LlamaSession
+from edgespec.errors import UsageError
+from edgespec.loading import Loaded, auto_policy, keep_policy
+from edgespec.memory.plan import DRAFT_CHUNK, SPOKEN_CONTEXTS, voting_layers
+from edgespec.speculation.decoder import Policy
+from edgespec.speculation.drafting.base import Drafter, NoDrafter
+from edgespec.speculation.drafting.datastore import Datastore
+from edgespec.speculation.drafting.draw import Drawer
+from edgespec.speculation.drafting.lookup import Source, SpokenText
+from edgespec.speculation.drafting.model import ModelDrafter
+from edgespec.speculation.drafting.staged import StagedDrafter, Trust
+from edgespec.speculation.drafting.view import ViewedSession
+from edgespec.speculation.policy import AlphaPolicy, AutoPolicy, FixedPolicy
+from edgespec.speculation.retrieval import Shape, View
+from edgespec.speculation.verify import LOSSY, METHODS, Method, Verifier
+from edgespec.types import SamplingParams, Speculation, Stage, Vocabulary
+
+__all__ = ["VERIFIERS", "Generation", "SpeculationOptions", "Strategy"]
+
+_MOST_NODES = 32
+VERIFIERS = ("auto", *METHODS)
+_MEASURED = ("match", "tree")  # what "auto" chooses between: chosen guesses, and drawn ones
+
+
+@dataclass(frozen=True)
+class SpeculationOptions:
+    """What a user asks for. `stages=None`: n-grams, the drafter if there is one, the datastore if one is named.
+
+    `verify="auto"` measures how fast chosen and drawn guesses are, and uses what is faster; a seed then does not name a text.
+    """
+
+    mode: Speculation = "auto"
+    nodes: int = 15
+    stages: tuple[Stage, ...] | None = None
+    datastore: str | os.PathLike[str] | None = None
+    verify: str = "match"
+    lossy: str | None = None
+    draft_view: View = "full"
+    draft_cells: int = 1024
+
+    def __post_init__(self) -> None:
+        checks = {
+            f"speculation={self.mode!r}": (self.mode in get_args(Speculation), get_args(Speculation)),
+            f"verify={self.verify!r}": (self.verify in VERIFIERS, VERIFIERS),
+            f"lossy={self.lossy!r}": (self.lossy is None or self.lossy in LOSSY, LOSSY),
+            f"draft_view={self.draft_view!r}": (self.draft_view in get_args(View), get_args(View)),
+            f"stages={self.stages!r}": (set(self.stages or ()) <= set(get_args(Stage)), get_args(Stage)),
+        }
+        for what, (good, known) in checks.items():
+            if not good:
+                raise UsageError(f"{what}: choose from {', '.join(known)}")
+        if not 1 <= self.nodes <= _MOST_NODES:
+            raise UsageError(f"draft_nodes={self.nodes} is out of range: 1 to {_MOST_NODES}")
+        if self.shape.view == "full" and "self" in (self.stages or ()):
+            raise UsageError("a target that drafts by itself needs a part to look at: add --draft-view retrieval or window")
+        if self.lossy and self.verify != "match":
+            raise UsageError(f"lossy={self.lossy!r} with verify={self.verify!r}: choose one of them")
+        if self.stages and "datastore" in self.stages and not self.datastore:
+            raise UsageError("the stage datastore needs a store: name one with --datastore")
+        if {"self", "drafter"} <= set(self.stages or ()):
+            raise UsageError("the stages drafter and self both draft: choose one of them")
+
+    @property
+    def wanted(self) -> tuple[Stage, ...]:
+        """The stages to use as far as they can be."""
+        if self.mode == "off":
+            return ()
+        found: tuple[Stage, ...] = ("ngram", "datastore", "drafter") if self.datastore else ("ngram", "drafter")
+        return found if self.stages is None else self.stages
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.draft_view, self.draft_cells)
+
+    def open_datastore(self, vocabulary: Vocabulary) -> Datastore | None:
+        """Raises UsageError for a folder that is none, or is another vocabulary's."""
+        return Datastore(Path(self.datastore), vocabulary) if self.datastore and "datastore" in self.wanted else None
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What one generation guesses with; `verify` is the name results are marked with."""
+
+    drafter: Drafter
+    verifier: Verifier
+    policy: Policy
+    verify: str
+
+
+class Strategy:
+    """Everything of a runtime that guesses. `stages` are those in use, in order; `mode` is "off" when there is none."""
+
+    def __init__(
+        self, options: SpeculationOptions, loaded: Loaded, target: LlamaSession, datastore: Datastore | None = None
+    ) -> None:
+        self._options, self._loaded = options, loaded
+        plan = loaded.prepared.plan
+        self._session = self._open_session(target)
+        self._spoken, self._trust = SpokenText(SPOKEN_CONTEXTS * plan.context), Trust()
+        self._sources: list[Source] = []
+        if plan.max_nodes and "ngram" in options.wanted:
+            self._sources.append(self._spoken)
+        if plan.max_nodes and datastore:
+            self._sources.append(datastore)
+        self.stages = self._stages()
+        self.mode: Speculation = options.mode if self.stages else "off"
+        self._policies: dict[str, Policy] = {}  # by verifier
+        self._last = self._choose(0.0)
+
+    def _open_session(self, target: LlamaSession) -> Session | None:
+        plan, drafter, shape = self._loaded.prepared.plan, self._loaded.drafter, self._options.shape
+        if "self" in self._options.wanted and plan.max_nodes:
+            return ViewedSession(target.fork(), shape)
+        if not drafter:
+            return None
+        voting = voting_layers(drafter.header) if shape.view != "full" and shape.cells < plan.context else ()
+        session = drafter.session(context=plan.context, chunk=DRAFT_CHUNK, max_nodes=plan.max_nodes, voting=voting)
+        return ViewedSession(session, shape) if voting else session
+
+    def _stages(self) -> tuple[Stage, ...]:
+        used = {source.name for source in self._sources}
+        if self._session:
+            used.add("self" if "self" in self._options.wanted else "drafter")
+        return tuple(stage for stage in get_args(Stage) if stage in used)
+
+    @contextmanager
+    def generation(self, params: SamplingParams) -> Iterator[Generation]:
+        """For the time it takes."""
+        name = self._last = self._choose(params.temperature)
+        method = LOSSY[self._options.lossy] if self._options.lossy else METHODS[name]
+        with self._drawer(params, method) as drawer:
+            drafter = self._drafter(params, drawer, sources=name != "block")  # blocks are of drawn guesses alone
+            yield Generation(drafter, method.make(params.seed + 1), self.policy, self.verify)
+
+    @property
+    def verify(self) -> str:
+        """How the last generation was judged."""
+        return f"lossy {self._options.lossy}" if self._options.lossy else self._last
+
+    def _choose(self, temperature: float) -> str:
+        """Greedy texts are the same for all verifiers, and chosen guesses are right most often."""
+        if self._options.verify != "auto":
+            return self._options.verify
+        if temperature == 0 or self._session is None or self.mode != "auto":
+            return "match"
+        return max(_MEASURED, key=self._rate)
+
+    def _rate(self, verify: str) -> float:
+        """Tokens per second measured with this verifier; whoever was not measured yet comes first."""
+        policy = self._policy(verify)
+        rate = policy.measured_rate() if isinstance(policy, AutoPolicy) else None
+        return math.inf if rate is None else rate
+
+    @property
+    def policy(self) -> Policy:
+        """The last generation's."""
+        return self._policy(self._last)
+
+    def _policy(self, verify: str) -> Policy:
+        if verify not in self._policies:
+            self._policies[verify] = self._make_policy(verify)
+        return self._policies[verify]
+
+    def _make_policy(self, verify: str) -> Policy:
+        prepared = self._loaded.prepared
+        if self.mode == "off":
+            return FixedPolicy(0, "off: as asked" if self._options.mode == "off" else "off: nothing guesses")
+        if self.mode == "llmcad":
+            return AlphaPolicy(prepared.plan.max_nodes)
+        return auto_policy(prepared, self._manner(verify)) if self.mode == "auto" else FixedPolicy(self._options.nodes)
+
+    def _manner(self, verify: str) -> str:
+        """What else acceptance depends on than the pair; the usual manner has no name."""
+        judged = f"lossy {self._options.lossy}" if self._options.lossy else verify
+        seen = "" if self.draft_view == "full" else f" {self.draft_view} {self._options.draft_cells}"
+        usual = (self.stages, judged) == (("ngram", "drafter"), "match")
+        return seen if usual else f" {'+'.join(self.stages)} {judged}{seen}"
+
+    def _drafter(self, params: SamplingParams, drawer: Drawer | None, *, sources: bool) -> Drafter:
+        if self.mode == "off":
+            return NoDrafter()
+        inner = self._model_drafter(params, drawer) or NoDrafter()
+        if not (sources and self._sources):
+            return inner
+        return StagedDrafter(inner, self._spoken, self._sources, self._trust, alone=self._session is None)
+
+    def _model_drafter(self, params: SamplingParams, drawer: Drawer | None) -> ModelDrafter | None:
+        if self._session is None:
+            return None
+        size, nodes = len(self._loaded.prepared.target.vocabulary.tokens), self._loaded.prepared.plan.max_nodes
+        branch = {"branch": 1} if self.mode == "chain" else {}
+        return ModelDrafter(self._session, vocabulary=size, leaves=nodes, temperature=params.temperature, drawer=drawer, **branch)
+
+    @contextmanager
+    def _drawer(self, params: SamplingParams, method: Method) -> Iterator[Drawer | None]:
+        """Draws from what the drafter would say itself under the same sampling, penalties aside."""
+        drafter = self._loaded.target if "self" in self.stages else self._loaded.drafter
+        if method.drawn == "no" or drafter is None:
+            yield None
+            return
+        size = min(len(self._loaded.prepared.target.vocabulary.tokens), drafter.tokenizer.size)
+        with closing(drafter.sampler(replace(params, repeat_penalty=1.0), size)) as sampler:
+            yield Drawer(sampler.probs, 1 if self.mode == "chain" else method.guesses, params.seed, method.drawn)
+
+    @property
+    def draft_view(self) -> View:
+        """How the drafter really sees its context."""
+        return self._options.draft_view if isinstance(self._session, ViewedSession) else "full"
+
+    def rewind(self, length: int) -> None:
+        if self._session:
+            self._session.rewind(min(length, self._session.length))
+
+    @property
+    def expected_tokens_per_second(self) -> float | None:
+        """By measured speeds, and acceptance as far as it is known; None where nothing is measured."""
+        return self.policy.expected_rate() if isinstance(self.policy, AutoPolicy) else None
+
+    def keep(self) -> None:
+        """Remember for the next runtime what this one learned."""
+        for verify, policy in self._policies.items():
+            if isinstance(policy, AutoPolicy):
+                keep_policy(self._loaded.prepared, policy, self._manner(verify))
+
+    def explain(self) -> list[str]:
+        """What guesses and how it is judged, and why, as lines for people."""
+        stages = ", ".join(self.stages) or "none"
+        lines = [
+            f"stages: {stages}; drafter's view: {self.draft_view}; verified by {self.verify}",
+            f"policy: {self.policy.reason}",
+        ]
+        if self._options.verify == "auto":
+            known = {name: policy.measured_rate() for name, policy in self._policies.items() if isinstance(policy, AutoPolicy)}
+            lines += [f"{name}: {rate:.2f} tokens/s measured" for name, rate in known.items() if rate]
+        return lines + [f"guesses of {name}: {right:.0%} of {tried:.0f} right" for name, right, tried in self._trust.summary()]
