@@ -45,8 +45,8 @@ def haystacks(count: int, characters: int) -> list[str]:
 
 
 class Views:
-    def __init__(self, layers: Sequence[int] | None) -> None:
-        target, drafter = (read_model(embedded_model(role)) for role in ("target", "drafter"))
+    def __init__(self, layers: Sequence[int] | None, drafting: str) -> None:
+        target, drafter = (read_model(embedded_model(role)) for role in ("target", drafting))
         self._models = LlamaModel(target, None, threads=2), LlamaModel(drafter, None, threads=2)
         self.tokenizer = self._models[0].tokenizer
         self._main = self._models[0].session(context=CONTEXT, chunk=256, max_nodes=8)
@@ -73,8 +73,9 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=512)
     parser.add_argument("--texts", type=int, default=12)
     parser.add_argument("--layers", help="whose attention chooses, for example 1,3")
+    parser.add_argument("--self", dest="itself", action="store_true", help="the target drafts for itself")
     args = parser.parse_args()
-    views = Views([int(layer) for layer in args.layers.split(",")] if args.layers else None)
+    views = Views([int(layer) for layer in args.layers.split(",")] if args.layers else None, "target" if args.itself else "drafter")
     print("| text | view | accepted of drafted | of the full view's |\n|---|---|---|---|")
     encoded = {
         name: [tokens[:PROMPT] for text in texts if len(tokens := views.encode(text)) >= PROMPT]
