@@ -25,7 +25,8 @@ from edgespec.types import Floats
 
 TOKENS, CONTEXT = 512, 1024
 STORY = "It was a cold evening, and Anna was happy. Anna walked to the river and"
-REPEATING = "Anna walked to the river. Tom walked to the meadow. " * 8
+LINE = "<|user|>Repeat after me: {0}<|end|><|assistant|>{0}<|end|>".format("red lamp green boat blue kite")
+REPEATING = 6 * LINE  # which the target goes on with
 
 
 class Adversary(ModelDrafter):

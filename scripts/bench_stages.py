@@ -33,7 +33,7 @@ def texts() -> dict[str, str]:
         "summary": f"<|user|>Summarize this text.\n\n{documentation}<|end|><|assistant|>",
         "documentation": documentation,
         "prose": "It was a cold evening, and Anna was happy. Anna walked to the river and",
-        "repeating": "Anna walked to the river. Tom walked to the meadow. " * 8,
+        "repeating": 6 * "<|user|>Repeat after me: {0}<|end|><|assistant|>{0}<|end|>".format("red lamp green boat blue kite"),
     }
 
 

@@ -75,7 +75,9 @@ def main() -> None:
     parser.add_argument("--layers", help="whose attention chooses, for example 1,3")
     parser.add_argument("--self", dest="itself", action="store_true", help="the target drafts for itself")
     args = parser.parse_args()
-    views = Views([int(layer) for layer in args.layers.split(",")] if args.layers else None, "target" if args.itself else "drafter")
+    views = Views(
+        [int(layer) for layer in args.layers.split(",")] if args.layers else None, "target" if args.itself else "drafter"
+    )
     print("| text | view | accepted of drafted | of the full view's |\n|---|---|---|---|")
     encoded = {
         name: [tokens[:PROMPT] for text in texts if len(tokens := views.encode(text)) >= PROMPT]

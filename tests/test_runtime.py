@@ -349,6 +349,20 @@ def test_bad_ways_to_guess_are_refused_before_loading(options: dict[str, Any]) -
         edgespec.load("/nowhere.gguf", **options)
 
 
+def test_auto_tries_chosen_and_drawn_guesses_and_says_what_was_faster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("EDGESPEC_CACHE", str(tmp_path))  # nothing is known of this pair
+    with edgespec.load(budget="1GiB", context=512, verify="auto") as model:
+        assert model.generate("Hello!", max_tokens=8).statistics.verify == "match"  # greedy
+        used = [
+            model.generate("It was a cold evening.", max_tokens=48, temperature=0.8, seed=seed).statistics.verify
+            for seed in range(4)
+        ]
+        assert set(used) == {"match", "tree"}
+        explained = model.explain()
+    assert sum("tokens/s measured" in line for line in explained) == 2
+    assert explained[0].endswith(f"verified by {used[-1]}")
+
+
 def test_a_datastore_guesses_and_lossy_text_is_marked(tmp_path: Path) -> None:
     prompt = "It was a cold evening, and Anna was"
     with edgespec.load(budget="1GiB", context=512, stages=["ngram"]) as model:

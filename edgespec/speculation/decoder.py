@@ -25,7 +25,7 @@ class Policy(Protocol):
     @property
     def reason(self) -> str: ...
 
-    def worth(self, nodes: int, logprob: float, *, drafted: bool = False) -> bool: ...
+    def worth(self, nodes: int, logprob: float, *, drafted: bool = False, measured: bool = False) -> bool: ...
 
     def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None: ...
 
@@ -75,7 +75,9 @@ class Decoder:
             return nodes < room and self.policy.worth(nodes, logprob)
 
         nodes = 1
-        while nodes < min(len(tree), room + 1) and self.policy.worth(nodes - 1, tree.logprobs[nodes], drafted=True):
+        while nodes < min(len(tree), room + 1) and self.policy.worth(
+            nodes - 1, tree.logprobs[nodes], drafted=True, measured=nodes in tree.measured
+        ):
             nodes += 1
         if nodes < len(tree) or not worth(nodes - 1, self.drafter.promise):
             return tree.head(nodes), 0.0

@@ -42,8 +42,11 @@ class FixedPolicy:
     nodes: int
     reason: str = "as asked"
 
-    def worth(self, nodes: int, logprob: float, *, drafted: bool = False) -> bool:
-        """Whether one more node is wanted beyond `nodes`, given its cumulative log-probability, and if it is there already."""
+    def worth(self, nodes: int, logprob: float, *, drafted: bool = False, measured: bool = False) -> bool:
+        """Whether one more node is wanted beyond `nodes`, given its cumulative log-probability.
+
+        `drafted`: it is there already; `measured`: the probability is experience, not the drafter's word.
+        """
         return nodes < self.nodes
 
     def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None:
@@ -65,7 +68,7 @@ class AlphaPolicy:
     def reason(self) -> str:
         return f"LLMCad's rule: drafts down to a confidence of {self.alpha:.4f}"
 
-    def worth(self, nodes: int, logprob: float, *, drafted: bool = False) -> bool:
+    def worth(self, nodes: int, logprob: float, *, drafted: bool = False, measured: bool = False) -> bool:
         return nodes < self.largest and logprob >= math.log(self.alpha)
 
     def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None:
@@ -125,15 +128,18 @@ class AutoPolicy:
             self._draft.clear()
             self._round.clear()
 
-    def worth(self, nodes: int, logprob: float, *, drafted: bool = False) -> bool:
+    def worth(self, nodes: int, logprob: float, *, drafted: bool = False, measured: bool = False) -> bool:
         """As `FixedPolicy.worth`. While speculation is off, guesses that cost no drafting can still be worth verifying."""
         if (self._pause and not drafted) or nodes >= self.largest or logprob < _FLOOR:
             return False
         rows = nodes + 1
+        if not self._won and self._judged < _SHORT_TRIAL and rows >= ROW_BLOCK and not drafted:
+            return False  # until one of its guesses was right, a drafter's word is not worth more than a block
         if (nodes and rows % ROW_BLOCK) or (self._looking and rows < ROW_BLOCK):
             return True  # the block it is in is paid for
         places = ROW_BLOCK - rows % ROW_BLOCK
-        tokens = self.probability(logprob) * places * self._filled.get(0, _FILLED)
+        chance = math.exp(logprob) if measured else self.probability(logprob)
+        tokens = chance * places * self._filled.get(0, _FILLED)
         seconds = self.sweep_seconds(rows + places) - self.sweep_seconds(rows)
         if not drafted:
             seconds += places * self._draft_line()[1]
@@ -226,7 +232,7 @@ class AutoPolicy:
         block = _block(len(tree))
         self._rounds[block] = self._rounds.get(block, 0.0) + 1
         self._tokens[block] = self._tokens.get(block, 0.0) + len(accepted.tokens)
-        for node in range(1, len(tree)):
+        for node in set(range(1, len(tree))) - tree.measured:
             place = _bin(tree.logprobs[node])
             self._tries[place] = self._tries.get(place, 0.0) + 1
             self._hits[place] = self._hits.get(place, 0.0) + (node in accepted.path)

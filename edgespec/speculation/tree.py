@@ -47,6 +47,7 @@ class DraftTree:
         self.logprobs: list[float] = [0.0]  # cumulative, of the path from the root
         self.leaves = 1
         self.draws: dict[int, Draws] = {}  # node -> guesses at its successor that were drawn, not chosen
+        self.measured: set[int] = set()  # nodes whose probability is experience, not somebody's claim
         self._children: list[dict[int, int]] = [{}]
 
     def __len__(self) -> int:
@@ -94,6 +95,7 @@ class DraftTree:
         for node in range(1, nodes):
             head.add(self.parents[node], self.tokens[node], self.logprobs[node])
         head.draws = {node: drawn for node, drawn in self.draws.items() if node < nodes}
+        head.measured = {node for node in self.measured if node < nodes}
         return head
 
     def cut(self, nodes: int) -> None:
@@ -105,6 +107,7 @@ class DraftTree:
             for row in (self.tokens, self.parents, self.depths, self.logprobs, self._children):
                 row.pop()
             self.draws.pop(node, None)
+            self.measured.discard(node)
 
     def below(self, root: int) -> tuple[DraftTree, list[int]]:
         """The subtree under `root`, log-probabilities relative to it, and which of our nodes its nodes were, in order."""
@@ -116,6 +119,7 @@ class DraftTree:
                 place[node] = tree.add(place[self.parents[node]], self.tokens[node], logprob)
                 nodes.append(node)
         tree.draws = {place[node]: drawn for node, drawn in self.draws.items() if node in place}
+        tree.measured = {place[node] for node in self.measured if node in place}
         return tree, nodes
 
     def ancestor_mask(self) -> NDArray[np.bool_]:

@@ -62,7 +62,7 @@ class ModelDrafter:
         self._cold = False  # whether the next pass has tokens of the prompt in it
         self._seconds = 0.0  # that a step takes
         self._token_seconds = 0.0  # that a token of a prompt takes
-        self._planned = 1  # nodes that were there when the last stall began
+        self._planned: int | None = None  # nodes that were there when the stalls of this round began
         self.ahead = self.kept = 0
 
     def extend(self, tokens: Sequence[int]) -> None:
@@ -107,9 +107,7 @@ class ModelDrafter:
             return False
         self.catch_up()
         self._score()
-        grew = self._add(worth)
-        self._planned = len(self._tree)
-        return grew
+        return self._add(worth)
 
     def idle(self, seconds: float) -> bool:
         if self._lag:
@@ -117,6 +115,8 @@ class ModelDrafter:
         if self._seconds > seconds or self._drafted >= _LARGEST:
             return False
         before = len(self._tree)
+        if self._planned is None:
+            self._planned = before
         self._score()
         self._add(lambda nodes, logprob: logprob >= _AHEAD_FLOOR)
         self.ahead += len(self._tree) - before
@@ -133,7 +133,7 @@ class ModelDrafter:
             return self.begin(pending)
         below, nodes = tree.below(root)
         self._session.commit(path, tokens, nodes)
-        self.kept += sum(1 for node in nodes if node >= self._planned)
+        self.kept += sum(1 for node in nodes if self._planned is not None and node >= self._planned)
         return self._replant(below, nodes)
 
     def rewind(self, length: int) -> int:
@@ -146,7 +146,7 @@ class ModelDrafter:
         return len(self._tree) - 1
 
     def _plant(self, tree: DraftTree) -> DraftTree:
-        self._tree, self._planned, self._lost = tree, 1, False
+        self._tree, self._planned, self._lost = tree, None, False
         self._forget()
         return tree
 
@@ -160,7 +160,7 @@ class ModelDrafter:
         self._heap = [(cost + shift, place[parent], token) for cost, parent, token in self._heap if parent in place]
         heapq.heapify(self._heap)
         self._scored = sum(1 for node in nodes if node < self._scored)
-        self._tree, self._planned = below, len(below)
+        self._tree, self._planned = below, None
         return below
 
     def _read_on(self, seconds: float) -> bool:

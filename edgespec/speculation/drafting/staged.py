@@ -64,7 +64,7 @@ class StagedDrafter:
         self._inner, self._spoken, self._sources, self._trust, self._alone = inner, spoken, sources, trust, alone
         self._recent: list[int] = []
         self._tree = DraftTree(0)
-        self._kinds: dict[int, Kind] = {}  # node -> what it was guessed by
+        self._guesses: list[tuple[Kind, Guess]] = []  # at what follows the root
         self._doubtful: tuple[int, ...] = ()  # a guess at what follows the root, for the drafter to look at
         spoken.end()
 
@@ -97,15 +97,15 @@ class StagedDrafter:
             self._inner.check(doubtful)
         return self._inner.step(worth)
 
-    def check(self, tokens: Sequence[int]) -> None:
-        self._inner.check(tokens)
+    def check(self, guess: Sequence[int]) -> None:
+        self._inner.check(guess)
 
     def idle(self, seconds: float) -> bool:
         return self._inner.idle(seconds)
 
     def commit(self, path: Sequence[int], pending: int) -> DraftTree:
         said = [*(self._tree.tokens[node] for node in path[1:]), pending]
-        self._learn(path, said)
+        self._learn(said)
         self._hear(said)
         return self._guess(self._inner.commit(path, pending))
 
@@ -118,27 +118,29 @@ class StagedDrafter:
         self._spoken.extend(tokens)
         self._recent = [*self._recent, *tokens][-LONGEST:]
 
-    def _learn(self, path: Sequence[int], said: Sequence[int]) -> None:
-        """At every node the target was at, it said which guess was right, whether that was verified or not."""
-        for parent, token in zip(path, said, strict=True):
-            for child in self._tree.children(parent):
-                if child in self._kinds:
-                    self._trust.learn(self._kinds[child], self._tree.tokens[child] == token)
+    def _learn(self, said: Sequence[int]) -> None:
+        """What the target said shows of every guess how far it was right, whether it was verified or not."""
+        for kind, guess in self._guesses:
+            for token, right in zip(guess.tokens, said, strict=False):
+                self._trust.learn(kind, token == right)
+                if token != right:
+                    break
 
     def _guess(self, tree: DraftTree) -> DraftTree:
         """The same tree with the guesses that need no check; the best of the others waits for the drafter."""
-        self._tree, self._kinds, self._doubtful = tree, {}, ()
+        self._tree, self._guesses, self._doubtful = tree, [], ()
         for source in self._sources:
             for rank, guess in enumerate(itertools.islice(source.guesses(self._recent, _LENGTH), _CHOICES)):
                 kind = (source.name, _class(guess.matched), rank)
+                self._guesses.append((kind, guess))
                 chance = self._trust.chance(kind)
                 if self._alone or chance >= _STRAIGHT:
-                    self._add(guess, kind, math.log(chance))
+                    self._add(guess, math.log(chance))
                 elif not self._doubtful:
                     self._doubtful = guess.tokens[:_CHECKED]
         return tree
 
-    def _add(self, guess: Guess, kind: Kind, step: float) -> None:
+    def _add(self, guess: Guess, step: float) -> None:
         tree, node = self._tree, 0
         for token in guess.tokens:
             child = tree.child(node, token)
@@ -147,7 +149,7 @@ class StagedDrafter:
                 if logprob < _FLOOR or len(tree) > _LARGEST or node in tree.draws:  # draws were made without knowing of it
                     return
                 child = tree.add(node, token, logprob)
-                self._kinds[child] = kind
+                tree.measured.add(child)
             node = child
 
 
