@@ -3,7 +3,7 @@
 python scripts/bench_resident.py --target T.gguf --drafter D.gguf
 
 An adversarial drafter offers wrong tokens with the real drafter's confidence; text that repeats is what drafts are best at.
-As in a runtime, n-grams of what was said guess first; every run begins with nothing said and nothing learned.
+As in a runtime, n-grams of what was said guess first, but in the first row; every run begins with nothing said or learned.
 """
 
 from __future__ import annotations
@@ -36,24 +36,32 @@ class Adversary(ModelDrafter):
         return [((token + 1) % len(row), logprob) for token, logprob in super()._candidates(node, row)]
 
 
+ROWS: dict[str, tuple[str, type[ModelDrafter], bool]] = {
+    "adversarial, no n-grams": (STORY, Adversary, False),
+    "adversarial": (STORY, Adversary, True),
+    "repeating": (REPEATING, ModelDrafter, True),
+    "story": (STORY, ModelDrafter, True),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--drafter", type=Path, required=True)
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--only", choices=["adversarial", "repeating", "story"], help="one row of the table")
+    parser.add_argument("--only", choices=list(ROWS), help="one row of the table")
     args = parser.parse_args()
     bench = Bench(Options(args.target, args.drafter, "90%", CONTEXT), TOKENS)
     size = bench.loaded.target.tokenizer.size
-    rows = {"adversarial": (STORY, Adversary), "repeating": (REPEATING, ModelDrafter), "story": (STORY, ModelDrafter)}
     print("| text and drafter | drafts / plain, median | range | pairs | tokens/s | tokens/pass |\n" + "|---" * 6 + "|")
-    for name in [args.only] if args.only else rows:
-        text, kind = rows[name]
+    for name in [args.only] if args.only else ROWS:
+        text, kind, ngrams = ROWS[name]
 
-        def drafts(kind: type[ModelDrafter] = kind) -> tuple[Drafter, Policy]:
+        def drafts(kind: type[ModelDrafter] = kind, ngrams: bool = ngrams) -> tuple[Drafter, Policy]:
             assert bench.small is not None
             spoken = SpokenText(SPOKEN_CONTEXTS * CONTEXT)
-            drafter = StagedDrafter(kind(bench.small, vocabulary=size), spoken, [spoken], Trust(), alone=False)
+            model = kind(bench.small, vocabulary=size)
+            drafter = StagedDrafter(model, spoken, [spoken], Trust(), alone=False) if ngrams else model
             return drafter, auto_policy(bench.prepared)
 
         cells = bench.compare(bench.encode(text), drafts, lambda: (NoDrafter(), FixedPolicy(0)), args.pairs)

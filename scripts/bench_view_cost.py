@@ -1,7 +1,7 @@
 """What a drafted token costs at a long context, by view: ``python scripts/bench_view_cost.py --drafter D.gguf``.
 
-One token a pass, choosing anew included; the baseline sees all of a context of 1,024 tokens. What the tokens are does not
-matter to the cost, so they are random, and the model need not have been trained at such a length.
+One token a pass, choosing anew included; the baseline sees all of a context of 1,024 tokens. What the tokens are and what their
+keys were computed from does not matter to the cost: tokens are random, long contexts are filled through a short window.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from edgespec.speculation.drafting.view import ViewedSession
 from edgespec.speculation.retrieval import Shape, View
 from edgespec.speculation.tree import DraftTree
 
-BASE, TOKENS = 1024, 128
+BASE, TOKENS, FILLED = 1024, 128, 512
 
 
 def seconds(session: ViewedSession, tokens: list[int]) -> float:
@@ -50,8 +50,12 @@ def main() -> None:
 
     def measure(length: int, view: View) -> float:
         session.rewind(length)
+        while session.length < length:
+            session.extend(tokens[session.length : min(length, session.length + FILLED)])
+            session.flush()
+            session.attend([(0, 16), (max(16, session.length - FILLED), session.length)])
+        session.attend(None)
         viewed = ViewedSession(session, Shape(view, args.cells))
-        viewed.extend(tokens[session.length : length])
         seconds(viewed, tokens[length : length + 8])  # what was deferred is evaluated, and the first choice made
         return seconds(viewed, tokens[length : length + TOKENS])
 

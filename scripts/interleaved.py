@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 
+from edgespec.engines.base import Session
 from edgespec.loading import Options, load_models, prepare
 from edgespec.memory.plan import DRAFT_CHUNK
 from edgespec.speculation.decoder import Decoder, Policy
@@ -24,7 +25,9 @@ class Bench:
         plan = self.prepared.plan
         self.main = self.loaded.target.session(context=plan.context, chunk=plan.chunk, max_nodes=plan.max_nodes)
         small = self.loaded.drafter
-        self.small = small.session(context=plan.context, chunk=DRAFT_CHUNK, max_nodes=plan.max_nodes) if small else None
+        self.small: Session | None = (
+            small.session(context=plan.context, chunk=DRAFT_CHUNK, max_nodes=plan.max_nodes) if small else None
+        )
 
     def encode(self, text: str) -> list[int]:
         return self.loaded.target.tokenizer.encode(text, special=True, bos=True)
