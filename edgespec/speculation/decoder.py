@@ -61,7 +61,7 @@ class Decoder:
             self.target.commit(accepted.path, [head.tokens[node] for node in accepted.path])
             tree = self.drafter.commit(accepted.path, accepted.tokens[-1])
             if room:
-                self.policy.learn(head, accepted, drafting, swept - drafted)
+                self.policy.learn(head, accepted, drafting, time.perf_counter() - drafted)  # keeping what was accepted too
             most -= len(accepted.tokens)
             room = min(most - 1, self.target.capacity - self.target.length - 1)
             yield self._round(head, accepted, started, drafted, swept)
