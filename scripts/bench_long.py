@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import argparse
 
+from bench_views import CONTEXT, PROMPT, long_texts
+from interleaved import Bench
+
 from edgespec.loading import Options, auto_policy
 from edgespec.memory.plan import DRAFT_CHUNK, SPOKEN_CONTEXTS, voting_layers
 from edgespec.speculation.decoder import Policy
@@ -18,8 +21,6 @@ from edgespec.speculation.drafting.staged import StagedDrafter, Trust
 from edgespec.speculation.drafting.view import ViewedSession
 from edgespec.speculation.policy import FixedPolicy
 from edgespec.speculation.retrieval import Shape
-from bench_views import CONTEXT, PROMPT, long_texts
-from interleaved import Bench
 
 TOKENS, CELLS = 256, 512
 
