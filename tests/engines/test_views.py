@@ -101,6 +101,22 @@ def test_keys_and_queries_follow_the_tokens(make: Factory) -> None:
     assert distance(means, other_means) < 0.02 * np.abs(means).max()
 
 
+def test_means_are_those_of_what_is_there_now(make: Factory) -> None:
+    """Also of chunks that were asked for before and were said anew since."""
+    session, fresh = make(), make()
+    session.extend(TOKENS[:128])
+    session.score(DraftTree(9))
+    session.attention(CHUNK)
+    session.rewind(40)
+    session.extend(TOKENS[200:300])
+    fresh.extend([*TOKENS[:40], *TOKENS[200:300]])
+    for each in (session, fresh):
+        each.score(DraftTree(9))
+    (_, means), (_, wanted) = session.attention(CHUNK), fresh.attention(CHUNK)
+    assert means.shape == wanted.shape
+    assert distance(means, wanted) < 0.02 * np.abs(wanted).max()
+
+
 def test_a_viewed_session_keeps_within_its_cells_and_chooses_what_is_asked_for(make: Factory) -> None:
     session = filled(make)
     shape = Shape("retrieval", 192, spare=32)

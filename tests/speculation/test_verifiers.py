@@ -111,7 +111,6 @@ class Liar(Drawer):
     [
         ("sampling", ForgetsTheResidual(7, replacement=False)),
         ("tree", ForgetsTheResidual(7, replacement=False)),
-        ("tree", Rejection(7, replacement=True)),
         ("multistep", Rejection(7, replacement=False)),
         ("block", StopsAtTheFirst(7)),
         ("sampling", LOSSY["lenience"].make(7)),

@@ -26,6 +26,7 @@ class Capture:
         self._layers, self._size = tuple(layers), header.key_size
         self._heads = (header.kv_heads[self._layers[0]], header.heads)
         self._keys = np.zeros((capacity, len(self._layers), self._heads[0], self._size), np.float16)
+        self._means: dict[int, NDArray[np.float32]] = {}  # chunk size -> means of the first whole chunks, as long as they hold
         self._queries: deque[NDArray[np.float32]] = deque(maxlen=_QUERIES)
         self._pass: dict[tuple[int, int], NDArray[np.float32]] = {}  # (layer, part) -> rows of the last pass
         self._tree: dict[int, tuple[NDArray[np.float16], NDArray[np.float32]]] = {}  # node -> its keys and queries
@@ -34,6 +35,7 @@ class Capture:
 
     def commit_rows(self, count: int, position: int) -> None:
         """The first `count` rows of the last pass are the tokens from `position` on."""
+        self._forget(position)
         self._keys[position : position + count] = self._rows(0)[:count]
         self._queries.extend(self._rows(1)[max(0, count - _QUERIES) : count])
 
@@ -45,6 +47,7 @@ class Capture:
 
     def commit_nodes(self, path: Sequence[int], position: int, keep: Sequence[int]) -> None:
         """The nodes of `path` are the tokens from `position` on; those of `keep` are the next tree, renumbered."""
+        self._forget(position)
         for place, node in enumerate(path):
             self._keys[position + place], queries = self._tree[node]
             self._queries.append(queries)
@@ -55,10 +58,15 @@ class Capture:
 
     def means(self, length: int, chunk: int) -> NDArray[np.float32]:
         """(chunks, layers, key heads, size): the mean key of every whole chunk of the first `length` tokens."""
-        whole = length // chunk
-        shaped = self._keys[: whole * chunk].reshape(whole, chunk, *self._keys.shape[1:])
-        means: NDArray[np.float32] = shaped.mean(axis=1, dtype=np.float32)
-        return means
+        known = self._means.get(chunk, np.empty((0, *self._keys.shape[1:]), np.float32))[: length // chunk]
+        new = self._keys[len(known) * chunk : length // chunk * chunk]
+        fresh = new.reshape(-1, chunk, *self._keys.shape[1:]).mean(axis=1, dtype=np.float32)
+        self._means[chunk] = np.concatenate([known, fresh])
+        return self._means[chunk]
+
+    def _forget(self, position: int) -> None:
+        """Keys from `position` on are about to change."""
+        self._means = {chunk: means[: position // chunk] for chunk, means in self._means.items()}
 
     def queries(self) -> NDArray[np.float32]:
         """(queries, layers, heads, size)"""
