@@ -14,7 +14,7 @@ from edgespec.engines.base import Session
 from edgespec.engines.llamacpp.session import LlamaSession
 from edgespec.errors import UsageError
 from edgespec.loading import Loaded, auto_policy, keep_policy
-from edgespec.memory.plan import DRAFT_CHUNK, SPOKEN_CONTEXTS, voting_layers
+from edgespec.memory.plan import DRAFT_CHUNK, MOST_NODES, SPOKEN_CONTEXTS, voting_layers
 from edgespec.speculation.decoder import Policy
 from edgespec.speculation.drafting.base import Drafter, NoDrafter
 from edgespec.speculation.drafting.datastore import Datastore
@@ -30,7 +30,6 @@ from edgespec.types import SamplingParams, Speculation, Stage, Vocabulary
 
 __all__ = ["VERIFIERS", "Generation", "SpeculationOptions", "Strategy"]
 
-_MOST_NODES = 32
 VERIFIERS = ("auto", *METHODS)
 _MEASURED = ("match", "tree")  # what "auto" chooses between: chosen guesses, and drawn ones
 
@@ -62,8 +61,8 @@ class SpeculationOptions:
         for what, (good, known) in checks.items():
             if not good:
                 raise UsageError(f"{what}: choose from {', '.join(known)}")
-        if not 1 <= self.nodes <= _MOST_NODES:
-            raise UsageError(f"draft_nodes={self.nodes} is out of range: 1 to {_MOST_NODES}")
+        if not 1 <= self.nodes <= MOST_NODES:
+            raise UsageError(f"draft_nodes={self.nodes} is out of range: 1 to {MOST_NODES}")
         if self.shape.view == "full" and "self" in (self.stages or ()):
             raise UsageError("a target that drafts by itself needs a part to look at: add --draft-view retrieval or window")
         if self.lossy and self.verify != "match":

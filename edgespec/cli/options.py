@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from edgespec.speculation.verify import LOSSY
 from edgespec.strategy import VERIFIERS
+from edgespec.types import Stage
 
 __all__ = [
     "Budget",
@@ -100,7 +101,8 @@ Json = Annotated[bool, _option("json", "One JSON object on stdout.")]
 Verbose = Annotated[bool, _option("verbose", "Say what was decided and why.")]
 Mode = Annotated[SpeculationMode, _option("speculation", "How to draft.")]
 Stages = Annotated[
-    str | None, _option("stages", "Who guesses, of ngram,datastore,drafter. Default: all there are.", metavar="LIST")
+    str | None,
+    _option("stages", f"Who guesses, of {','.join(get_args(Stage))}. Default: all but self.", metavar="LIST"),
 ]
 Datastore = Annotated[Path | None, _option("datastore", "A folder of `edgespec datastore build` to guess from.")]
 Verify = Annotated[str, _option("verify", f"How guesses are judged, losslessly: {', '.join(VERIFIERS)}.", metavar="NAME")]

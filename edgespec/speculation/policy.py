@@ -183,7 +183,7 @@ class AutoPolicy:
         """Tokens per second of rounds with drafts so far; None before there were enough to judge by."""
         if sum(self._rounds.values()) < _TRIAL or not self._round:
             return None
-        return self._round[0] / self._round[1]
+        return self._drafting_rate
 
     @property
     def plain_rate(self) -> float:
@@ -195,7 +195,12 @@ class AutoPolicy:
         """Tokens per second: with drafts as far as they were measured, at least without."""
         if not self._round:
             return self.plain_rate
-        return max(self.plain_rate, self._round[0] / self._round[1])
+        return max(self.plain_rate, self._drafting_rate)
+
+    @property
+    def _drafting_rate(self) -> float:
+        """Tokens per second of rounds with drafts, once there were any."""
+        return self._round[0] / self._round[1]
 
     def probability(self, logprob: float) -> float:
         """That a node of this cumulative log-probability is accepted: the drafter's word, corrected by experience."""
@@ -242,7 +247,7 @@ class AutoPolicy:
                 _blend(self._filled, 0, sum(chances) / len(chances) / chances[0])
 
     def _judge(self) -> None:
-        drafting = self._round[0] / self._round[1]
+        drafting = self._drafting_rate
         if drafting >= self.plain_rate:
             self.reason = f"on: {drafting:.2f} tokens/s with drafts, {self.plain_rate:.2f} without"
             self._next_pause = _FIRST_PAUSE
@@ -253,7 +258,7 @@ class AutoPolicy:
 
     def _resume_if_worse(self) -> None:
         """Plain decoding turned out slower than drafting was, or the pause is over: draft again."""
-        if self._round and self._round[0] / self._round[1] > _MARGIN * self.plain_rate:
+        if self._round and self._drafting_rate > _MARGIN * self.plain_rate:
             self._pause = 0
         if not self._pause:
             self._looking = True

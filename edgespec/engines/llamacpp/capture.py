@@ -35,6 +35,8 @@ class Capture:
 
     def commit_rows(self, count: int, position: int) -> None:
         """The first `count` rows of the last pass are the tokens from `position` on."""
+        if not count:
+            return  # as in most passes, which are of nodes alone
         self._forget(position)
         self._keys[position : position + count] = self._rows(0)[:count]
         self._queries.extend(self._rows(1)[max(0, count - _QUERIES) : count])
@@ -52,9 +54,6 @@ class Capture:
             self._keys[position + place], queries = self._tree[node]
             self._queries.append(queries)
         self._tree = {place: self._tree[node] for place, node in enumerate(keep) if node in self._tree}
-
-    def drop_nodes(self) -> None:
-        self._tree = {}
 
     def means(self, length: int, chunk: int) -> NDArray[np.float32]:
         """(chunks, layers, key heads, size): the mean key of every whole chunk of the first `length` tokens."""

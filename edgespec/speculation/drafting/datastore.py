@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgespec.errors import UsageError
-from edgespec.speculation.drafting.lookup import Guess, distinct
+from edgespec.speculation.drafting.lookup import BREAK, Guess, distinct, following
 from edgespec.types import Vocabulary
 
 __all__ = ["Datastore", "write_datastore"]
@@ -28,7 +28,6 @@ _VERSION = 1
 _DEPTH = 12  # tokens by which suffixes are sorted
 _LONGEST, _SHORTEST = 8, 2  # tokens of context that are looked up
 _SAMPLES = 64  # occurrences that are counted
-_BREAK = -1  # between texts
 
 
 class Datastore:
@@ -58,7 +57,7 @@ class Datastore:
         for matched in range(min(_LONGEST, len(recent)), _SHORTEST - 1, -1):
             places = self._places(tuple(recent[-matched:]))
             if places.size:
-                found = (self._said(place, most) for place in _by_count(self._tokens, places + matched))
+                found = (following(self._tokens, place, most) for place in _by_count(self._tokens, places + matched))
                 return distinct(Guess(said, matched) for said in found)
         return iter(())
 
@@ -72,10 +71,6 @@ class Datastore:
         last = bisect.bisect_right(self._order, key, lo=first, key=prefix)
         some = np.unique(np.linspace(first, last - 1, min(_SAMPLES, last - first)).astype(np.int64))
         return np.asarray(self._order[some], np.int64)
-
-    def _said(self, place: int, most: int) -> tuple[int, ...]:
-        said = self._tokens[place : place + most].tolist()
-        return tuple(said[: said.index(_BREAK)] if _BREAK in said else said)
 
 
 def _by_count(tokens: NDArray[np.int32], places: NDArray[np.int64]) -> list[int]:
@@ -92,7 +87,7 @@ def write_datastore(texts: Iterable[Sequence[int]], vocabulary: Vocabulary, fold
     """Build a datastore of tokenized `texts` and put it at `folder`, whole or not at all; returns its tokens."""
     if folder.exists() and not (folder / "about.json").exists():
         raise UsageError(f"{folder} is there and no datastore: choose another --out")
-    parts = [np.array([*text, _BREAK], np.int32) for text in texts if text]
+    parts = [np.array([*text, BREAK], np.int32) for text in texts if text]
     if not parts:
         raise UsageError("there is no text in these files: name others")
     tokens = np.concatenate(parts)
@@ -111,7 +106,7 @@ def write_datastore(texts: Iterable[Sequence[int]], vocabulary: Vocabulary, fold
 
 
 def _suffix_order(tokens: NDArray[np.int32]) -> NDArray[np.int32]:
-    padded = np.concatenate([tokens, np.full(_DEPTH, _BREAK, np.int32)])
+    padded = np.concatenate([tokens, np.full(_DEPTH, BREAK, np.int32)])
     columns = [padded[offset : offset + len(tokens)] for offset in reversed(range(_DEPTH))]  # the last is the first key
     return np.lexsort(columns).astype(np.int32)
 

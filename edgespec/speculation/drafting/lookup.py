@@ -12,11 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["LONGEST", "Guess", "Source", "SpokenText", "distinct"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BREAK", "LONGEST", "Guess", "Source", "SpokenText", "distinct", "following"]
 
 LONGEST = 16  # tokens of context that are compared
 _PLACES = 8  # newest occurrences of a pair of tokens that are looked at
-_BREAK = -1  # between conversations
+BREAK = -1  # between texts that have nothing to do with each other
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class SpokenText:
     def __init__(self, largest: int) -> None:
         """`largest`: tokens that are remembered."""
         self._largest = largest
-        self._tokens = array("i", [_BREAK])
+        self._tokens = array("i", [BREAK])
         self._after: dict[int, list[int]] = {}  # pair -> places right behind it, oldest first
 
     def __len__(self) -> int:
@@ -57,8 +60,8 @@ class SpokenText:
 
     def end(self) -> None:
         """What comes next does not follow what came last."""
-        if self._tokens[-1] != _BREAK:
-            self._append(_BREAK)
+        if self._tokens[-1] != BREAK:
+            self._append(BREAK)
 
     def guesses(self, recent: Sequence[int], most: int) -> Iterator[Guess]:
         places = self._after.get(_pair(recent[-2], recent[-1]), []) if len(recent) > 1 else []
@@ -68,14 +71,14 @@ class SpokenText:
 
     def _forget_half(self) -> None:
         newest = self._tokens[len(self._tokens) // 2 :]
-        self._tokens, self._after = array("i", [_BREAK]), {}
+        self._tokens, self._after = array("i", [BREAK]), {}
         for token in newest:
             self._append(token)
 
     def _append(self, token: int) -> None:
         before = self._tokens[-1]
         self._tokens.append(token)
-        if before != _BREAK and token != _BREAK:
+        if before != BREAK and token != BREAK:
             places = self._after.setdefault(_pair(before, token), [])
             places.append(len(self._tokens))
             if len(places) > 2 * _PLACES:
@@ -88,15 +91,21 @@ class SpokenText:
 
     def _said(self, place: int, most: int) -> tuple[int, ...]:
         """What followed; a guess that reaches the present goes on with itself, as text that repeats does."""
-        said = self._tokens[place : place + most].tolist()
-        if _BREAK in said:
-            return tuple(said[: said.index(_BREAK)])
-        return tuple(itertools.islice(itertools.cycle(said), most)) if said else ()
+        said = following(self._tokens, place, most)
+        if place + len(said) < len(self._tokens):
+            return said
+        return tuple(itertools.islice(itertools.cycle(said), most))
 
 
 def _pair(before: int, token: int) -> int:
     """One number, a third of a tuple's size."""
     return before << 32 | token
+
+
+def following(tokens: array[int] | NDArray[np.int32], place: int, most: int) -> tuple[int, ...]:
+    """Up to `most` tokens from `place` on, none beyond the end of the text they are in."""
+    said = tokens[place : place + most].tolist()
+    return tuple(said[: said.index(BREAK)] if BREAK in said else said)
 
 
 def distinct(guesses: Iterator[Guess]) -> Iterator[Guess]:

@@ -1,4 +1,4 @@
-"""How guesses are judged. `verifier(name, seed)` makes one; what its guesses must be like is in `METHODS`."""
+"""How guesses are judged: `METHODS[name].make(seed)` is a verifier, and the method says what its guesses must be like."""
 
 from __future__ import annotations
 
