@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from edgespec.engines.llamacpp.kernel import NotRepacked, matrix_kernel
 from edgespec.engines.llamacpp.library import engine_version
 from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.errors import ModelNotFound, PagingError, UsageError
+from edgespec.layers import layer_order, measured_influence
 from edgespec.memory.budget import parse_budget, read_limits
 from edgespec.memory.calibrate import calibrated
 from edgespec.memory.cpu import usable_threads
@@ -25,6 +26,7 @@ from edgespec.memory.learned import recall, remember
 from edgespec.memory.pagefile import PageFile
 from edgespec.memory.plan import MOST_NODES, Request, make_plan
 from edgespec.modelfile.header import check_pair, read_model
+from edgespec.modelfile.layers import some_layers
 from edgespec.repacking import existing_pages, make_pages
 from edgespec.speculation.policy import AutoPolicy
 from edgespec.timeline import OFF, Timeline
@@ -92,7 +94,8 @@ class Loaded:
 
     @property
     def models(self) -> tuple[LlamaModel, ...]:
-        return (self.target, self.drafter) if self.drafter else (self.target,)
+        """The drafter first, which may use the target's bytes."""
+        return (self.drafter, self.target) if self.drafter else (self.target,)
 
     def interrupt(self) -> None:
         """End the running pass and all later ones until `resume`; safe from any thread."""
@@ -120,43 +123,68 @@ def embedded_model(role: str) -> Path:
 
 
 def prepare(options: Options, progress: Progress = lambda text: None) -> Prepared:
-    """Check the arguments, the files, the pair and the budget. Reads headers, measures speeds once, loads nothing."""
+    """Check the arguments, the files, the pair and the budget. Reads headers and measures once what it must know."""
     if options.threads is not None and not 1 <= options.threads <= 512:
         raise UsageError(f"threads={options.threads} is out of range: 1 to 512")
     budget = parse_budget(options.budget, read_limits())
-    notes = []
-    target_path, drafter_path = options.target, options.drafter
-    if target_path is None:
-        if drafter_path is not None:
-            raise UsageError("a drafter without a target: name the target too")
-        target_path, drafter_path = embedded_model("target"), embedded_model("drafter")
-        notes.append("no --target given: using the small pair that ships with edgespec")
+    target_path, drafter_path = _paths(options)
     target = read_model(target_path)
     drafter = read_model(drafter_path) if drafter_path is not None else None
     if drafter:
         check_pair(target, drafter)
     threads = options.threads or usable_threads()
     speeds = _speeds(target, threads, progress)
-    unfit = bool(target.recurrent or target.experts)
-    if unfit or "drafter" not in options.stages:
-        drafter = None
-    lookup = not unfit and bool({"ngram", "datastore"} & set(options.stages))
-    itself = not unfit and "self" in options.stages
-    viewed = ((drafter,) if drafter and options.viewed else ()) + ((target,) if itself else ())
-    if drafter is None and options.stages and not unfit:
-        notes.append("no drafter: " + ("guesses come from what was said before" if lookup else "speculation is off"))
-    nodes = MOST_NODES if drafter or lookup or itself else 0
-    process = psutil.Process().memory_info().rss
-    request = Request(budget, target, drafter, speeds, process, options.context, nodes, options.kv_type, lookup, viewed)
+    stages: Set[Stage] = set() if target.recurrent or target.experts else set(options.stages)
+    request = _request(options, stages, budget, target, drafter if "drafter" in stages else None, speeds)
     plan = make_plan(request)
-    if itself and plan.paging != "resident":
+    if "self" in stages and plan.paging != "resident":
         raise UsageError("a target that drafts by itself must fit the memory: raise --budget, or leave the stage self out")
+    if "layers" in stages and plan.paging == "slots":
+        progress("finding the layers that matter")
+        request = replace(request, order=layer_order(measured_influence(target, plan, threads)), process=_process_bytes())
+        plan = make_plan(request)
+    notes = [*_notes(options, stages, request.drafter, plan)]
     pages = existing_pages(target) if plan.paging == "slots" and options.pages == "auto" else None
     if pages:
         notes.append(f"paging repacked weights from {pages.identity.path}")
         speeds = _speeds(target, threads, progress, repacked=True)
         plan = make_plan(replace(request, target=pages.weights(target), speeds=speeds))
-    return Prepared(target, drafter, plan, speeds, threads, options.strict, (*notes, *plan.notes), pages)
+    return Prepared(target, request.drafter, plan, speeds, threads, options.strict, (*notes, *plan.notes), pages)
+
+
+def _paths(options: Options) -> tuple[str | os.PathLike[str], str | os.PathLike[str] | None]:
+    if options.target is not None:
+        return options.target, options.drafter
+    if options.drafter is not None:
+        raise UsageError("a drafter without a target: name the target too")
+    return embedded_model("target"), embedded_model("drafter")
+
+
+def _request(
+    options: Options, stages: Set[Stage], budget: int, target: ModelHeader, drafter: ModelHeader | None, speeds: Speeds
+) -> Request:
+    return Request(
+        budget, target, drafter, speeds, _process_bytes(), options.context,
+        max_nodes=MOST_NODES if drafter or stages - {"drafter"} else 0,
+        kv_type=options.kv_type,
+        spoken=bool(stages & {"ngram", "datastore"}),
+        viewed=((drafter,) if drafter and options.viewed else ()) + ((target,) if "self" in stages else ()),
+    )  # fmt: skip
+
+
+def _process_bytes() -> int:
+    return int(psutil.Process().memory_info().rss)
+
+
+def _notes(options: Options, stages: Set[Stage], drafter: ModelHeader | None, plan: MemoryPlan) -> Iterator[str]:
+    """What a user may not expect."""
+    if options.target is None:
+        yield "no --target given: using the small pair that ships with edgespec"
+    if stages and not (drafter or stages & {"self", "layers"}):
+        spoken = stages & {"ngram", "datastore"}
+        yield "no drafter: " + ("guesses come from what was said before" if spoken else "speculation is off")
+    if "layers" in stages and not plan.kept:
+        yield "no layers draft: " + ("all are resident" if plan.paging == "resident" else "none fits the budget")
 
 
 def with_pages(prepared: Prepared, options: Options, progress: Progress) -> Prepared:
@@ -193,15 +221,22 @@ def _speeds(target: ModelHeader, threads: int, progress: Progress, *, repacked: 
 
 def auto_policy(prepared: Prepared, manner: str = "") -> AutoPolicy:
     """The measured policy for this pair under this plan, begun with what earlier runs in the same manner learned."""
-    speeds, target, drafter = prepared.speeds, prepared.target, prepared.drafter
+    speeds, target = prepared.speeds, prepared.target
     disk = prepared.plan.streamed_bytes / speeds.read_bandwidth
     policy = AutoPolicy(
         sweep_cost=lambda rows: max(disk, speeds.compute(target.weight_bytes, rows)),
-        draft_cost=speeds.compute(drafter.weight_bytes, 4) / 3 if drafter else 0.0,  # a step adds about three nodes
+        draft_cost=speeds.compute(_draft_bytes(prepared), 4) / 3,  # a step adds about three nodes
         largest=min(prepared.plan.max_nodes, MOST_NODES - 1),  # with the root, whole blocks of rows
     )
     policy.begin_with(recall(_learned(), prepared.pair_key + manner) | recall(_learned(), prepared.key))
     return policy
+
+
+def _draft_bytes(prepared: Prepared) -> int:
+    """Weights that a drafter's pass goes over."""
+    if prepared.drafter:
+        return prepared.drafter.weight_bytes
+    return some_layers(prepared.target, prepared.plan.kept).weight_bytes if prepared.plan.kept else 0
 
 
 def keep_policy(prepared: Prepared, policy: AutoPolicy, manner: str = "") -> None:
@@ -227,5 +262,8 @@ def load_models(prepared: Prepared, progress: Progress = lambda text: None, time
             prepared.target, prepared.plan, threads=prepared.threads, strict=prepared.strict, pages=prepared.pages,
             timeline=timeline,
         )  # fmt: skip
+        undo.callback(target.close)
+        if prepared.plan.kept:
+            drafter = target.shallow()
         undo.pop_all()
     return Loaded(prepared, target, drafter)

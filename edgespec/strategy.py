@@ -69,8 +69,8 @@ class SpeculationOptions:
             raise UsageError(f"lossy={self.lossy!r} with verify={self.verify!r}: choose one of them")
         if self.stages and "datastore" in self.stages and not self.datastore:
             raise UsageError("the stage datastore needs a store: name one with --datastore")
-        if {"self", "drafter"} <= set(self.stages or ()):
-            raise UsageError("the stages drafter and self both draft: choose one of them")
+        if len(both := sorted({"self", "drafter", "layers"} & set(self.stages or ()))) > 1:
+            raise UsageError(f"the stages {' and '.join(both)} all draft: choose one of them")
 
     @property
     def wanted(self) -> tuple[Stage, ...]:
@@ -132,7 +132,7 @@ class Strategy:
     def _stages(self) -> tuple[Stage, ...]:
         used = {source.name for source in self._sources}
         if self._session:
-            used.add("self" if "self" in self._options.wanted else "drafter")
+            used.add(next(stage for stage in ("self", "layers", "drafter") if stage in self._options.wanted))
         return tuple(stage for stage in get_args(Stage) if stage in used)
 
     @contextmanager

@@ -42,7 +42,7 @@ Paging = Literal["slots", "mmap", "resident"]
 Speculation = Literal["auto", "tree", "chain", "llmcad", "off"]
 KvType = Literal["f16", "q8_0", "q4_0"]
 Pages = Literal["auto", "off"]
-Stage = Literal["ngram", "datastore", "drafter", "self"]
+Stage = Literal["ngram", "datastore", "layers", "drafter", "self"]
 Tables = dict[str, dict[int, float]]  # what running teaches: name of a table -> row count, or another small key -> value
 FinishReason = Literal["stop", "length", "cancelled"]
 
@@ -167,6 +167,7 @@ class MemoryPlan:
     minimum: int
     ceiling_tokens_per_second: float  # without speculation
     notes: tuple[str, ...] = ()
+    kept: tuple[int, ...] = ()  # layers that are pinned whole, to draft with
 
     @property
     def total(self) -> int:

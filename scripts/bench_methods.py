@@ -31,7 +31,7 @@ def tasks() -> dict[str, list[str]]:
 
 def row(name: str, options: dict[str, Any], pair: dict[str, Any], sampling: dict[str, Any]) -> str:
     cells = []
-    with edgespec.load(**pair, context=CONTEXT, speculation="tree", **options) as model:
+    with edgespec.load(**pair, context=CONTEXT, **{"speculation": "tree"} | options) as model:
         for prompts in tasks().values():
             done = [
                 model.generate(prompt, max_tokens=TOKENS, seed=seed, **sampling).statistics
@@ -53,6 +53,9 @@ def main() -> None:
     drafter: dict[str, Any] = {"stages": ["drafter"]}
     print("| method | " + " | ".join(f"{task}, tokens/pass | tokens/s" for task in tasks()) + " |")
     print("|---" * (1 + 2 * len(tasks())) + "|", flush=True)
+    plain = {"speculation": "off"}
+    print(row("none, temperature 0.8", plain, pair, SAMPLED), flush=True)
+    print(row("none, greedy", plain, pair, {}), flush=True)
     for name in METHODS:
         print(row(f"`--verify {name}`, temperature 0.8", drafter | {"verify": name}, pair, SAMPLED), flush=True)
     for name in LOSSY:

@@ -341,12 +341,34 @@ def test_whatever_guesses_and_judges_greedy_text_is_the_targets(options: dict[st
     [
         {"stages": ["magic"]}, {"stages": ["datastore"]}, {"stages": ["self"]}, {"verify": "luck"}, {"lossy": "match"},
         {"lossy": "bild", "verify": "tree"}, {"draft_view": "half"}, {"draft_view": "window", "draft_cells": 10},
-        {"stages": ["self", "drafter"], "draft_view": "window"},
+        {"stages": ["self", "drafter"], "draft_view": "window"}, {"stages": ["layers", "drafter"]},
     ],
 )  # fmt: skip
 def test_bad_ways_to_guess_are_refused_before_loading(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         edgespec.load("/nowhere.gguf", **options)
+
+
+def test_resident_layers_of_a_paged_target_draft_for_it(inflated_path: Path) -> None:
+    budget = _tight(inflated_path, None) + (60 << 20)
+    with edgespec.load(inflated_path, budget=budget, context=512, speculation="off") as model:
+        plain = model.generate("It was a sunny morning, and Tom", max_tokens=48)
+    budget = _tight(inflated_path, None) + (60 << 20)  # this process has grown
+    with edgespec.load(inflated_path, budget=budget, context=512, stages=["layers"], speculation="tree") as model:
+        assert model.paging == "slots"
+        assert model.plan.kept
+        done = model.generate("It was a sunny morning, and Tom", max_tokens=48)
+        assert done.statistics.stages == ("layers",)
+        assert done.statistics.drafted_ahead > 0  # inside the stalls of the weights it shares
+    same = shared_prefix(plain.tokens, done.tokens)
+    assert same == len(plain.tokens) or plain.statistics.near_ties
+    assert done.statistics.accepted > 20
+
+
+def test_layers_cannot_draft_for_a_resident_target(inflated_path: Path) -> None:
+    with edgespec.load(inflated_path, budget="2GiB", context=512, stages=["layers"]) as model:
+        assert any("all are resident" in note for note in model.notes)
+        assert model.generate("Hello!", max_tokens=4).statistics.stages == ()
 
 
 def test_auto_tries_chosen_and_drawn_guesses_and_says_what_was_faster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from edgespec.memory.budget import parse_size
 __all__ = ["inflate"]
 
 POOL = 1 << 16  # random blocks drawn at a time; longer tensors repeat them, rotated
+DEPTH = 28  # layers of a usual model of this size
 BLOCK = 32  # weights a block; each has one half-precision scale, then its codes
 BLOCK_BYTES = {"Q8_0": 34, "Q4_0": 18}
 Blocks = NDArray[np.uint8]  # (rows, columns / 32, bytes of a block)
@@ -65,8 +66,11 @@ def sizes_of(reader: GGUFReader) -> Sizes:
     )
 
 
-def grown(small: Sizes, target_bytes: int) -> Sizes:
-    """The shape of a usual model (feed-forward about 3 widths, 4 queries a key head) nearest below `target_bytes`."""
+def grown(small: Sizes, target_bytes: int, depth: int = DEPTH) -> Sizes:
+    """The shape of a usual model (feed-forward about 3 widths, 4 queries a key head) nearest below `target_bytes`.
+
+    Of such shapes the one whose number of layers is nearest to `depth`.
+    """
     best = small
     for width in range(small.width, 8193, 256):
         group = small.heads // small.kv_heads * (2 if width >= 1024 else 1)
@@ -78,7 +82,7 @@ def grown(small: Sizes, target_bytes: int) -> Sizes:
         if layers < small.layers or layers > 80:
             continue
         candidate = replace(shape, layers=int(layers))
-        if abs(candidate.layers - 28) < abs(best.layers - 28) or best is small:
+        if abs(candidate.layers - depth) < abs(best.layers - depth) or best is small:
             best = candidate
     return best
 
@@ -200,11 +204,11 @@ def layer_names(layer: int) -> list[str]:
     return [f"blk.{layer}.{kind}" for kind in ["attn_norm", "ffn_norm", *kinds]]
 
 
-def inflate(source: Path, out: Path, target_bytes: int, seed: int = 0, kind: str = "Q8_0") -> Sizes:
+def inflate(source: Path, out: Path, target_bytes: int, seed: int = 0, kind: str = "Q8_0", depth: int = DEPTH) -> Sizes:
     """Write `out`, about `target_bytes` long, with one tensor in memory at a time; published by rename."""
     reader = GGUFReader(source)
     old = replace(sizes_of(reader), kind=kind)
-    new = grown(old, target_bytes)
+    new = grown(old, target_bytes, depth)
     note = f"inflated by zero padding from {old.width}x{old.layers} to {new.width}x{new.layers}, same function"
     note += "" if kind == "Q8_0" else f" but for rounding to {kind}"
     partial = out.with_suffix(".partial")
@@ -237,9 +241,10 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--size", type=parse_size, required=True, help="bytes, or with a unit: 1GiB, 150MB")
     parser.add_argument("--type", choices=list(BLOCK_BYTES), default="Q8_0", help="Q8_0 keeps the small model's text")
+    parser.add_argument("--layers", type=int, default=DEPTH, help="of about so many; the small model's number adds none")
     args = parser.parse_args()
     sys.stderr.write(f"inflating {args.source.name} to about {args.size >> 20} MiB: {args.out}\n")
-    sys.stderr.write(f"{inflate(args.source, args.out, args.size, kind=args.type)}\n")
+    sys.stderr.write(f"{inflate(args.source, args.out, args.size, kind=args.type, depth=args.layers)}\n")
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ Verbose = Annotated[bool, _option("verbose", "Say what was decided and why.")]
 Mode = Annotated[SpeculationMode, _option("speculation", "How to draft.")]
 Stages = Annotated[
     str | None,
-    _option("stages", f"Who guesses, of {','.join(get_args(Stage))}. Default: all but self.", metavar="LIST"),
+    _option("stages", f"Who guesses, of {','.join(get_args(Stage))}. Default: all but layers and self.", metavar="LIST"),
 ]
 Datastore = Annotated[Path | None, _option("datastore", "A folder of `edgespec datastore build` to guess from.")]
 Verify = Annotated[str, _option("verify", f"How guesses are judged, losslessly: {', '.join(VERIFIERS)}.", metavar="NAME")]

@@ -48,7 +48,9 @@ class Arena:
         return piece
 
     def close(self) -> None:
-        """Unmap if nobody holds a piece any more; otherwise the last holder's death does."""
+        """Give the memory back. The addresses stay taken while somebody holds a piece, whose bytes are gone."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
         self._view.release()
         del self._anchor
         try:

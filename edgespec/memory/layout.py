@@ -5,12 +5,12 @@ A slot holds a segment's bytes exactly as the file does, cut at page boundaries,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from edgespec.types import ModelHeader, TensorExtent
 
-__all__ = ["PAGE", "PARTS", "Layout", "Run", "cut", "key_of", "lay_out", "segment_sizes", "spread"]
+__all__ = ["PAGE", "PARTS", "Layout", "Run", "cut", "key_of", "lay_out", "pin_layers", "segment_sizes", "spread"]
 
 PAGE = 4096  # direct reads want offsets, lengths and addresses aligned to this
 
@@ -110,3 +110,18 @@ def spread(sizes: Sequence[int], room: int) -> tuple[int, ...]:
             chosen.remove(index)
             left -= sizes[index]
     return tuple(chosen)
+
+
+def pin_layers(sizes: Mapping[int, int], order: Sequence[int], extra: int, room: int) -> tuple[tuple[int, ...], int]:
+    """Which whole layers to pin, the first of `order` first, and the room that is left.
+
+    `sizes` are those of the segments, by key; a layer takes `extra` bytes more than its segments.
+    """
+    kept: list[int] = []
+    for layer in order:
+        size = extra + sum(size for key, size in sizes.items() if key // len(PARTS) == layer)
+        if size > room:
+            break
+        kept.append(layer)
+        room -= size
+    return tuple(sorted(kept)), room

@@ -6,11 +6,11 @@ Nothing here looks at the machine. Refusals state the minimum that would work.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgespec.errors import BudgetError, UsageError
 from edgespec.memory.budget import format_size
-from edgespec.memory.layout import PAGE, PARTS, segment_sizes, spread
+from edgespec.memory.layout import PAGE, PARTS, pin_layers, segment_sizes, spread
 from edgespec.memory.resident import ROW_BUDGET, embedding_by_rows
 from edgespec.types import Item, KvType, MemoryPlan, ModelHeader, Paging, Speeds
 
@@ -23,6 +23,7 @@ DRAFT_CHUNK = 64  # tokens of a prompt the drafter reads at a time: short enough
 SPOKEN_CONTEXTS = 2  # contexts' worth of tokens that are remembered to guess from
 _SPOKEN_BYTES = 320  # such a token takes
 _CHUNKS = (512, 256, 128, 64)
+_TOKEN_BYTES = 320  # an engine's tokenizer takes for each token of the vocabulary
 _MARGIN = 16 << 20  # allocator slack, thread stacks, tokenizer tables
 _HUGE = 2 << 20  # the arena is rounded up to huge pages
 _KEY_BYTES = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}  # per cached number
@@ -43,6 +44,7 @@ class Request:
     kv_type: KvType = "f16"
     spoken: bool = False  # whether what is said is remembered to guess from
     viewed: tuple[ModelHeader, ...] = ()  # models that draft from a part of their context, chosen by its keys
+    order: tuple[int, ...] = ()  # layers of a paged target that are to draft, the most influential first
 
 
 def make_plan(request: Request) -> MemoryPlan:
@@ -93,16 +95,37 @@ def _with_chunk(request: Request, context: int, chunk: int) -> MemoryPlan:
     room -= _core_bytes(target) + _HUGE
     if room < ring:
         raise BudgetError(_refusal(request, context, minimum), minimum)
-    keys = list(sizes)
-    streamed = tuple(keys[index] for index in spread(list(sizes.values()), room - ring))
+    drafting, kept, room = _drafting_layers(request, context, sizes, room - ring)
+    loose = {key: size for key, size in sizes.items() if key // len(PARTS) not in kept}
+    streamed = tuple(list(loose)[index] for index in spread(list(loose.values()), room))
     pinned_bytes = sum(size for key, size in sizes.items() if key not in streamed)
     items = [
         *fixed,
+        *drafting,
         Item("target, embedding and head", _core_bytes(target) + _HUGE),
-        Item("target, pinned", pinned_bytes, f"{len(keys) - len(streamed)} of {len(keys)} segments"),
+        Item("target, pinned", pinned_bytes, f"{len(sizes) - len(streamed)} of {len(sizes)} segments"),
         Item("target, slots", ring, f"{len(streamed)} segments stream through"),
     ]
-    return _finish(request, context, chunk, "slots", items, streamed, ring, minimum)
+    return _finish(request, context, chunk, "slots", items, streamed, ring, minimum, kept)
+
+
+def _drafting_layers(request: Request, context: int, sizes: dict[int, int], room: int) -> tuple[list[Item], tuple[int, ...], int]:
+    """What drafting with the target's own layers takes beside their weights, which of them, and the room then left."""
+    target = request.target
+    scratch = _scratch(target, context, DRAFT_CHUNK, request.max_nodes)
+    tokenizer = _TOKEN_BYTES * len(target.vocabulary.tokens)
+    left = room - scratch - tokenizer
+    if not request.order or left <= 0:
+        return [], (), room
+    cache = max(_kv(replace(target, kv_heads=(heads,)), context, "f16") for heads in target.kv_heads)  # of one layer
+    kept, left = pin_layers(sizes, request.order, cache, left)
+    if not kept:
+        return [], (), room
+    items = [
+        Item("layers that draft, KV cache", len(kept) * cache, f"{len(kept)} of {target.layers} layers"),
+        Item("layers that draft, scratch", scratch + tokenizer),
+    ]
+    return items, kept, left
 
 
 def _fixed_items(request: Request, context: int, chunk: int) -> list[Item]:
@@ -142,6 +165,7 @@ def _finish(
     streamed: tuple[int, ...],
     ring: int,
     minimum: int,
+    kept: tuple[int, ...] = (),
 ) -> MemoryPlan:
     target, speeds = request.target, request.speeds
     sizes = segment_sizes(target)
@@ -162,6 +186,7 @@ def _finish(
         minimum=minimum,
         ceiling_tokens_per_second=1 / sweep,
         notes=_notes(target),
+        kept=kept,
     )
 
 

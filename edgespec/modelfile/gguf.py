@@ -35,6 +35,8 @@ class RawHeader:
     fields: dict[str, Value]
     tensors: tuple[TensorExtent, ...]
     size: int  # bytes before the first weight
+    places: dict[str, range]  # where each field's value lies in the file, its type first
+    alignment: int  # of the weights
 
 
 def read_header(path: str | os.PathLike[str], number: int = 0) -> RawHeader:
@@ -67,11 +69,14 @@ def _parse(cursor: Cursor, identity: FileIdentity, number: int) -> RawHeader:
     tensor_count = cursor.count(24, "tensors", _MAX_ENTRIES)
     field_count = cursor.count(12, "fields", _MAX_ENTRIES)
     fields: dict[str, Value] = {}
+    places: dict[str, range] = {}
     for _ in range(field_count):
         name = _name(cursor)
         if name in fields:
             raise cursor.fail(f"field {name!r} appears twice")
+        begin = cursor.position
         fields[name] = _value(cursor, cursor.u32())
+        places[name] = range(begin, cursor.position)
     alignment = fields.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1) or alignment > 1 << 20:
         raise cursor.fail(f"alignment {alignment!r} is not a power of two up to 1 MiB")
@@ -79,7 +84,7 @@ def _parse(cursor: Cursor, identity: FileIdentity, number: int) -> RawHeader:
     start = -(-cursor.position // alignment) * alignment
     tensors = tuple(TensorExtent(name, shape, kind, number, start + offset, size) for name, shape, kind, offset, size in infos)
     _check_extents(cursor, tensors, identity.size)
-    return RawHeader(identity, fields, tensors, start)
+    return RawHeader(identity, fields, tensors, start, places, alignment)
 
 
 def _name(cursor: Cursor) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgespec.memory.layout import PAGE, PARTS, cut, key_of, lay_out, spread
+from edgespec.memory.layout import PAGE, PARTS, cut, key_of, lay_out, pin_layers, spread
 from edgespec.types import TensorExtent
 
 extents = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 300_000), st.integers(1, 50_000)), min_size=1, max_size=12)
@@ -81,3 +81,10 @@ def test_spread_is_even() -> None:
     assert spread([1] * 12, 9) == (2, 6, 10)
     assert spread([1] * 4, 0) == (0, 1, 2, 3)
     assert spread([1] * 4, 4) == ()
+
+
+def test_layers_are_pinned_by_their_order_until_one_does_not_fit() -> None:
+    sizes = {key_of(0, 0): 5, key_of(0, 1): 5, key_of(1, 0): 30, key_of(2, 0): 10}
+    assert pin_layers(sizes, [2, 0, 1], 1, 30) == ((0, 2), 8)
+    assert pin_layers(sizes, [1, 0, 2], 1, 30) == ((), 30)
+    assert pin_layers(sizes, [], 1, 30) == ((), 30)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -186,6 +187,15 @@ def test_arena_refuses_more_than_it_has() -> None:
     arena.take(PAGE + 1)
     with pytest.raises(UsageError, match="plan is wrong"):
         arena.take(1)
+
+
+def test_a_closed_arena_gives_its_memory_back_whoever_holds_a_piece() -> None:
+    arena = Arena(64 << 20)
+    piece = arena.take(64 << 20)
+    piece.view[:] = b"x" * len(piece.view)
+    used = psutil.Process().memory_info().rss
+    arena.close()
+    assert psutil.Process().memory_info().rss < used - (60 << 20)
 
 
 def test_file_systems_without_direct_reads_are_read_through_the_cache(weights) -> None:

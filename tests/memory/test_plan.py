@@ -1,13 +1,14 @@
 """The plan is arithmetic, so it is tested on toy models with byte-exact sizes and on drawn ones with its promises."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from edgespec.errors import BudgetError, UsageError
-from edgespec.memory.layout import segment_sizes
+from edgespec.memory.layout import PARTS, segment_sizes
 from edgespec.memory.plan import Request, make_plan
 from edgespec.types import FileIdentity, MemoryPlan, ModelHeader, Speeds, TensorExtent, Vocabulary
 
@@ -52,6 +53,23 @@ def test_a_plan_never_exceeds_its_budget_and_accounts_for_every_layer(sizes: lis
     assert made.streamed_bytes == sum(slots[key] for key in made.streamed)
     if made.streamed:
         assert made.ring_bytes >= max(slots[key] for key in made.streamed)
+
+
+@given(layers, st.integers(120 * MIB, 2000 * MIB), st.randoms())
+def test_layers_that_draft_are_pinned_whole_in_their_order(sizes: list[int], budget: int, random: Random) -> None:
+    target, order = model(sizes), list(range(len(sizes)))
+    random.shuffle(order)
+    request = Request(budget, target, None, SPEEDS, 50 * MIB, 256, order=tuple(order))
+    try:
+        made = make_plan(request)
+    except BudgetError:
+        return
+    assert made.total <= budget
+    assert set(made.kept) == set(order[: len(made.kept)])
+    assert not {key // len(PARTS) for key in made.streamed} & set(made.kept)
+    assert not made.kept or made.streamed
+    if made.kept:
+        assert next(item.size for item in made.items if item.name == "layers that draft, KV cache") > 0
 
 
 @given(layers, st.integers(60 * MIB, 2000 * MIB), st.integers(1, 500 * MIB))

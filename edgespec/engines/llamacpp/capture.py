@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections import deque
 from collections.abc import Sequence
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgespec.engines.llamacpp.callbacks import Callbacks
-from edgespec.engines.llamacpp.library import ggml
+from edgespec.engines.llamacpp.pointers import floats_at
 from edgespec.types import ModelHeader
 
 __all__ = ["Capture"]
@@ -79,6 +78,4 @@ class Capture:
         if before:
             return
         layer, part = divmod(key, len(_PARTS))
-        count = ggml().nbytes(tensor) // 4
-        values = np.ctypeslib.as_array(ctypes.cast(ggml().get_data(tensor), ctypes.POINTER(ctypes.c_float)), (count,))
-        self._pass[layer, part] = values.reshape(-1, self._heads[part], self._size).copy()
+        self._pass[layer, part] = floats_at(tensor, self._size).reshape(-1, self._heads[part], self._size).copy()

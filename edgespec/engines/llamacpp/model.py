@@ -11,16 +11,18 @@ from edgespec.engines.llamacpp.callbacks import Callbacks
 from edgespec.engines.llamacpp.capture import Capture
 from edgespec.engines.llamacpp.cells import Cells
 from edgespec.engines.llamacpp.library import engine_version, filter_library, llama
-from edgespec.engines.llamacpp.paging import PagedWeights, load_paged
+from edgespec.engines.llamacpp.paging import Observer, PagedWeights, load_paged
 from edgespec.engines.llamacpp.params import load_file
 from edgespec.engines.llamacpp.pointers import Refusal
 from edgespec.engines.llamacpp.sampler import LlamaSampler
 from edgespec.engines.llamacpp.session import LlamaSession
+from edgespec.engines.llamacpp.shallow import load_shallow
 from edgespec.engines.llamacpp.tokenizer import LlamaTokenizer
 from edgespec.errors import EngineError, ModelChanged
 from edgespec.memory.pagefile import PageFile
 from edgespec.memory.weightfile import WeightFile
 from edgespec.modelfile.header import unchanged
+from edgespec.modelfile.layers import some_layers
 from edgespec.modelfile.quants import number_of
 from edgespec.timeline import OFF, Timeline
 from edgespec.types import KvType, MemoryPlan, ModelHeader, Paging, SamplingParams
@@ -33,14 +35,18 @@ _log = logging.getLogger(__name__)
 class LlamaModel:
     """Close order: sessions, then this (pager, slots, engine model). One pass at a time.
 
-    `shift` displaces the self-check's expectation and `file` replaces the reader; both are for fault tests.
+    `observe` is shown what leaves each layer of a paged model. `shift` displaces the self-check's expectation and `file`
+    replaces the reader; both are for fault tests.
     """
 
     def __init__(
         self, header: ModelHeader, plan: MemoryPlan | None, *, threads: int, strict: bool = False,
         pages: PageFile | None = None, file: WeightFile | None = None, shift: int = 0, timeline: Timeline = OFF,
+        observe: Observer | None = None, lender: LlamaModel | None = None,
     ) -> None:  # fmt: skip
-        self.header, self._threads, self._pages, self._timeline = header, threads, pages, timeline
+        self.header, self._plan, self._threads = header, plan, threads
+        self._pages, self._timeline = pages, timeline
+        self._observe, self._lender = observe, lender
         self._sessions: list[LlamaSession] = []
         self._file = file
         self._paged: PagedWeights | None = None
@@ -53,7 +59,17 @@ class LlamaModel:
         self.tokenizer = LlamaTokenizer(self._model)
         self.engine = engine_version()
 
+    def shallow(self) -> LlamaModel:
+        """The model of the layers that the plan keeps to draft with, on this model's bytes; close it before this one.
+
+        Raises EngineError where the engine does not let that happen.
+        """
+        kept = self._plan.kept if self._plan else ()
+        return LlamaModel(some_layers(self.header, kept), None, threads=self._threads, lender=self)
+
     def _load(self, plan: MemoryPlan | None, strict: bool, shift: int) -> Any:
+        if self._lender:
+            return self._lender._lend()
         if plan is None or plan.paging == "resident":
             return load_file(self.header.path, mapped=False, repack=True)
         if plan.paging == "slots":
@@ -63,12 +79,21 @@ class LlamaModel:
                 files = [self._pages.identity] if self._pages else self.header.files
                 self._file = self._file or WeightFile(files)
                 model, self._paged = load_paged(
-                    self.header, plan, self._file, pages=self._pages, shift=shift, timeline=self._timeline
-                )
+                    self.header, plan, self._file, pages=self._pages, shift=shift, timeline=self._timeline,
+                    observe=self._observe,
+                )  # fmt: skip
                 return model
             except Refusal as refusal:
                 self._fall_back(refusal, strict)
         return load_file(self.header.path, mapped=True, repack=False)
+
+    def _lend(self) -> Any:
+        if self._paged is None or self._plan is None:
+            raise EngineError("layers to draft with need paged weights: leave the stage layers out")
+        try:
+            return load_shallow(self.header, self._plan.kept, self._paged)
+        except Refusal as refusal:
+            raise EngineError(f"the resident layers cannot draft: {refusal}: leave the stage layers out") from refusal
 
     def _fall_back(self, refusal: Refusal, strict: bool) -> None:
         if strict:
@@ -114,16 +139,21 @@ class LlamaModel:
         capture = Capture(self.header, voting, context) if voting else None
         keeper = lanes.count if capture else None
         reserved = Lanes(lanes.count, first=lanes.count + 1) if forked else None
-        rows = self._paged.rows if self._paged else None
         cells = Cells(
             self._model, self.tokenizer.size, capture.callbacks if capture else self._callbacks,
             context=context + (lanes.count if forked else 0), chunk=chunk,
             sequences=lanes.count * (1 + forked) + bool(capture), threads=self._threads,
-            keys=number_of(kv_type.upper()), flash=bool(capture), **({"before_pass": rows.ensure} if rows else {}),
+            keys=number_of(kv_type.upper()), flash=bool(capture), before_pass=self._before_pass,
         )  # fmt: skip
         session = LlamaSession(cells, lanes, chunk, capture, keeper, reserved)
         self._sessions.append(session)
         return session
+
+    def _before_pass(self, tokens: Sequence[int]) -> None:
+        if self._paged and self._paged.rows:
+            self._paged.rows.ensure(tokens)
+        if self._lender and self._lender._paged and self._lender._paged.rows:
+            self._lender._paged.rows.ensure_beside(tokens)
 
     def sampler(self, params: SamplingParams, vocabulary: int | None = None) -> LlamaSampler:
         """For rows of `vocabulary` logits (default: this model's)."""

@@ -22,11 +22,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from edgespec.engines.llamacpp.library import ggml
 from edgespec.memory.layout import PARTS
-from edgespec.types import TensorExtent
+from edgespec.types import Floats, TensorExtent
 
-__all__ = ["Graph", "Mark", "Refusal", "adopt", "check_graph", "check_weights", "mark_of", "point"]
+__all__ = ["Graph", "Mark", "Refusal", "adopt", "check_graph", "check_weights", "floats_at", "mark_of", "point"]
 
 _MAX_SOURCES = 10
 
@@ -158,3 +160,10 @@ def point(addresses: Iterable[int], target: int) -> None:
     """Let the tensors at `addresses` find their bytes at `target`. Only for addresses `check_weights` returned."""
     for address in addresses:
         _Tensor.from_address(address).data = target
+
+
+def floats_at(tensor: int, width: int) -> Floats:
+    """(rows, width), what a float32 tensor holds right now; not a copy."""
+    count = ggml().nbytes(tensor) // 4
+    values = np.ctypeslib.as_array(ctypes.cast(ggml().get_data(tensor), ctypes.POINTER(ctypes.c_float)), (count,))
+    return values.reshape(-1, width)

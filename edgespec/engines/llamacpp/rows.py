@@ -28,6 +28,7 @@ class EmbeddingRows:
         self._view = memoryview(self._map)
         self._anchor = ctypes.c_char.from_buffer(self._map)
         self._present: set[int] = set()  # pages
+        self._held: set[int] = set()  # of these, what the running pass looks up
 
     @classmethod
     def for_model(cls, header: ModelHeader, file: WeightFile) -> EmbeddingRows | None:
@@ -41,8 +42,14 @@ class EmbeddingRows:
         return ctypes.addressof(self._anchor) + self._skew
 
     def ensure(self, tokens: Iterable[int]) -> None:
-        """Have the rows of `tokens` in place. Raises PagingError or ModelChanged."""
-        wanted = {page for token in tokens for page in self._pages(token)}
+        """Have the rows of `tokens` in place, for a pass of the model itself. Raises PagingError or ModelChanged."""
+        self._held = set()
+        self._held = self.ensure_beside(tokens)
+
+    def ensure_beside(self, tokens: Iterable[int]) -> set[int]:
+        """The same for a pass of another graph inside the model's own, whose rows stay in place too."""
+        needed = {page for token in tokens for page in self._pages(token)}
+        wanted = needed | self._held
         if len(self._present | wanted) * PAGE > ROW_BUDGET:
             self._map.madvise(mmap.MADV_DONTNEED)
             self._present.clear()
@@ -51,6 +58,7 @@ class EmbeddingRows:
             run = Run(self._extent.file, base + page * PAGE, PAGE, page * PAGE)
             self._file.read(run, self._view[page * PAGE : (page + 1) * PAGE])
             self._present.add(page)
+        return needed
 
     def _pages(self, token: int) -> range:
         start = self._skew + token * self._row_bytes
