@@ -55,7 +55,7 @@ class Options:
     kv_type: KvType = "f16"
     pages: Pages = "auto"
     stages: tuple[Stage, ...] = ("ngram", "drafter")
-    viewed: bool = False  # whether the drafter looks at part of its context only
+    draft_cells: int = 0  # of its context the drafter looks at; 0: all of it
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,8 @@ def _request(
         max_nodes=MOST_NODES if drafter or stages - {"drafter"} else 0,
         kv_type=options.kv_type,
         spoken=bool(stages & {"ngram", "datastore"}),
-        viewed=((drafter,) if drafter and options.viewed else ()) + ((target,) if "self" in stages else ()),
+        viewed=((drafter,) if drafter and options.draft_cells else ()) + ((target,) if "self" in stages else ()),
+        draft_cells=options.draft_cells,
     )  # fmt: skip
 
 

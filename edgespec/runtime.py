@@ -88,7 +88,8 @@ def load(
         speculation, draft_nodes, tuple(stages) if stages else None, datastore, verify, lossy, draft_view, draft_cells
     )
     started = time.perf_counter()
-    options = Options(target, drafter, budget, context, threads, strict, kv_type, pages, guessing.wanted, draft_view != "full")
+    cells = draft_cells if draft_view != "full" else 0
+    options = Options(target, drafter, budget, context, threads, strict, kv_type, pages, guessing.wanted, cells)
     prepared = with_pages(prepare(options, progress), options, progress)
     store = guessing.open_datastore(prepared.target.vocabulary)
     loaded = load_models(prepared, progress, timeline)

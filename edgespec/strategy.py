@@ -20,6 +20,7 @@ from edgespec.speculation.drafting.base import Drafter, NoDrafter
 from edgespec.speculation.drafting.datastore import Datastore
 from edgespec.speculation.drafting.draw import Drawer
 from edgespec.speculation.drafting.lookup import Source, SpokenText
+from edgespec.speculation.drafting.middle import ChainGuesser, MiddleDrafter
 from edgespec.speculation.drafting.model import ModelDrafter
 from edgespec.speculation.drafting.staged import StagedDrafter, Trust
 from edgespec.speculation.drafting.view import ViewedSession
@@ -69,8 +70,8 @@ class SpeculationOptions:
             raise UsageError(f"lossy={self.lossy!r} with verify={self.verify!r}: choose one of them")
         if self.stages and "datastore" in self.stages and not self.datastore:
             raise UsageError("the stage datastore needs a store: name one with --datastore")
-        if len(both := sorted({"self", "drafter", "layers"} & set(self.stages or ()))) > 1:
-            raise UsageError(f"the stages {' and '.join(both)} all draft: choose one of them")
+        if "layers" in (self.stages or ()) and (other := {"self", "drafter"} & set(self.stages or ())):
+            raise UsageError(f"the stages layers and {min(other)} both draft: choose one of them")
 
     @property
     def wanted(self) -> tuple[Stage, ...]:
@@ -107,7 +108,8 @@ class Strategy:
     ) -> None:
         self._options, self._loaded = options, loaded
         plan = loaded.prepared.plan
-        self._session = self._open_session(target)
+        self._middle = self._open_middle(target)
+        self._small = self._open_small()
         self._spoken, self._trust = SpokenText(SPOKEN_CONTEXTS * plan.context), Trust()
         self._sources: list[Source] = []
         if plan.max_nodes and "ngram" in options.wanted:
@@ -119,20 +121,33 @@ class Strategy:
         self._policies: dict[str, Policy] = {}  # by verifier
         self._last = self._choose(0.0)
 
-    def _open_session(self, target: LlamaSession) -> Session | None:
+    def _open_middle(self, target: LlamaSession) -> ViewedSession | None:
+        """The target looking at part of its context."""
+        wanted = "self" in self._options.wanted and self._loaded.prepared.plan.max_nodes
+        return ViewedSession(target.fork(), self._options.shape) if wanted else None
+
+    def _open_small(self) -> Session | None:
+        """The drafter, or the layers that draft."""
         plan, drafter, shape = self._loaded.prepared.plan, self._loaded.drafter, self._options.shape
-        if "self" in self._options.wanted and plan.max_nodes:
-            return ViewedSession(target.fork(), shape)
         if not drafter:
             return None
         voting = voting_layers(drafter.header) if shape.view != "full" and shape.cells < plan.context else ()
-        session = drafter.session(context=plan.context, chunk=DRAFT_CHUNK, max_nodes=plan.max_nodes, voting=voting)
+        session = drafter.session(
+            context=plan.context, chunk=DRAFT_CHUNK, max_nodes=plan.max_nodes, voting=voting, resident=plan.draft_cells
+        )
         return ViewedSession(session, shape) if voting else session
+
+    @property
+    def _sessions(self) -> list[Session]:
+        """Of whoever drafts by computing."""
+        return [session for session in (self._middle, self._small) if session]
 
     def _stages(self) -> tuple[Stage, ...]:
         used = {source.name for source in self._sources}
-        if self._session:
-            used.add(next(stage for stage in ("self", "layers", "drafter") if stage in self._options.wanted))
+        if self._middle:
+            used.add("self")
+        if self._small:
+            used.add("layers" if self._loaded.prepared.plan.kept else "drafter")
         return tuple(stage for stage in get_args(Stage) if stage in used)
 
     @contextmanager
@@ -153,7 +168,7 @@ class Strategy:
         """Greedy texts are the same for all verifiers, and chosen guesses are right most often."""
         if self._options.verify != "auto":
             return self._options.verify
-        if temperature == 0 or self._session is None or self.mode != "auto":
+        if temperature == 0 or not self._sessions or self.mode != "auto":
             return "match"
         return max(_MEASURED, key=self._rate)
 
@@ -189,24 +204,27 @@ class Strategy:
         return seen if usual else f" {'+'.join(self.stages)} {judged}{seen}"
 
     def _drafter(self, params: SamplingParams, drawer: Drawer | None, *, sources: bool) -> Drafter:
+        """`sources`: whether guesses that the last drafter did not draw itself may be in the tree."""
         if self.mode == "off":
             return NoDrafter()
-        inner = self._model_drafter(params, drawer) or NoDrafter()
+        inner = self._model_drafter(params, drawer, sources) if self._sessions else NoDrafter()
         if not (sources and self._sources):
             return inner
-        return StagedDrafter(inner, self._spoken, self._sources, self._trust, alone=self._session is None)
+        return StagedDrafter(inner, self._spoken, self._sources, self._trust, alone=not self._sessions)
 
-    def _model_drafter(self, params: SamplingParams, drawer: Drawer | None) -> ModelDrafter | None:
-        if self._session is None:
-            return None
+    def _model_drafter(self, params: SamplingParams, drawer: Drawer | None, sources: bool) -> Drafter:
         size, nodes = len(self._loaded.prepared.target.vocabulary.tokens), self._loaded.prepared.plan.max_nodes
         branch = {"branch": 1} if self.mode == "chain" else {}
-        return ModelDrafter(self._session, vocabulary=size, leaves=nodes, temperature=params.temperature, drawer=drawer, **branch)
+        last = self._sessions[0]
+        drafter = ModelDrafter(last, vocabulary=size, leaves=nodes, temperature=params.temperature, drawer=drawer, **branch)
+        if self._middle and self._small and sources:
+            return MiddleDrafter(drafter, ChainGuesser(self._small, size))
+        return drafter
 
     @contextmanager
     def _drawer(self, params: SamplingParams, method: Method) -> Iterator[Drawer | None]:
         """Draws from what the drafter would say itself under the same sampling, penalties aside."""
-        drafter = self._loaded.target if "self" in self.stages else self._loaded.drafter
+        drafter = self._loaded.target if self._middle else self._loaded.drafter
         if method.drawn == "no" or drafter is None:
             yield None
             return
@@ -217,11 +235,11 @@ class Strategy:
     @property
     def draft_view(self) -> View:
         """How the drafter really sees its context."""
-        return self._options.draft_view if isinstance(self._session, ViewedSession) else "full"
+        return self._options.draft_view if any(isinstance(one, ViewedSession) for one in self._sessions) else "full"
 
     def rewind(self, length: int) -> None:
-        if self._session:
-            self._session.rewind(min(length, self._session.length))
+        for session in self._sessions:
+            session.rewind(min(length, session.length))
 
     @property
     def expected_tokens_per_second(self) -> float | None:

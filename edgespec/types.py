@@ -168,6 +168,7 @@ class MemoryPlan:
     ceiling_tokens_per_second: float  # without speculation
     notes: tuple[str, ...] = ()
     kept: tuple[int, ...] = ()  # layers that are pinned whole, to draft with
+    draft_cells: int = 0  # of the drafter's context are in memory, the others in a file; 0: all are in memory
 
     @property
     def total(self) -> int:

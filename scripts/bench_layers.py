@@ -1,42 +1,48 @@
 """Drafting with the target's resident layers against plain paging under the same budget, no drafter at all:
 ``python scripts/bench_layers.py --target T.gguf --budget 260MiB``.
 
-Every run is a process of its own, as both plan the memory differently; greedy, pairs whose order is swapped.
+Every run is a process of its own, as the two plan the memory differently; greedy, pairs whose order is swapped.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from bench_stages import texts
+from bench_stages import CONTEXT, Sides, texts
+from interleaved import Bench
 
-SIDES = {"layers": ["--stages", "layers"], "ngram,layers": ["--stages", "ngram,layers"], "plain": ["--speculation", "off"]}
+from edgespec.loading import Options
+from edgespec.types import Stage
+
+STAGES: dict[str, tuple[Stage, ...]] = {"layers": ("layers",), "ngram,layers": ("ngram", "layers"), "plain": ()}
 
 
-def run(args: argparse.Namespace, side: str, prompt: str) -> dict[str, Any]:
-    command = [
-        sys.executable, "-m", "edgespec", "run", "--raw", "--json", "--target", args.target, "--budget", args.budget,
-        "--context", "1536", "--max-tokens", str(args.tokens), *SIDES[side], prompt,
-    ]  # fmt: skip
-    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    return found
+def rate(args: argparse.Namespace, side: str, text: str) -> tuple[float, float]:
+    """Tokens per second and per pass of one run in this process."""
+    bench = Bench(Options(args.target, None, args.budget, CONTEXT, stages=STAGES[side]), args.tokens)
+    sides = Sides(bench)
+    return bench.rate(bench.encode(texts()[text]), sides.staged if "ngram" in STAGES[side] else sides.plain)
+
+
+def rate_elsewhere(args: argparse.Namespace, side: str, text: str) -> tuple[float, float]:
+    command = [sys.executable, __file__, "--target", args.target, "--budget", args.budget, "--tokens", str(args.tokens)]
+    done = subprocess.run([*command, "--one", side, "--texts", text], check=True, stdout=subprocess.PIPE, text=True)
+    tokens_per_second, tokens_per_pass = done.stdout.split()
+    return float(tokens_per_second), float(tokens_per_pass)
 
 
 def row(args: argparse.Namespace, text: str, side: str) -> str:
-    prompt, ratios, rates, passed = texts()[text], [], [], []
+    ratios, rates = [], []
     for number in range(args.pairs):
-        done = {name: run(args, name, prompt) for name in sorted([side, "plain"], reverse=bool(number % 2))}
-        ratios.append(done[side]["tokens_per_second"] / done["plain"]["tokens_per_second"])
-        rates.append(done[side]["tokens_per_second"])
-        passed.append(done[side]["tokens_per_pass"])
-    middle = [statistics.median(column) for column in (ratios, rates, passed)]
-    cells = f"{middle[0]:.2f} | {min(ratios):.2f}-{max(ratios):.2f} | {args.pairs} | {middle[1]:.2f} | {middle[2]:.2f}"
+        done = {name: rate_elsewhere(args, name, text) for name in sorted([side, "plain"], reverse=bool(number % 2))}
+        ratios.append(done[side][0] / done["plain"][0])
+        rates.append(done[side])
+    fast, passed = (statistics.median(column) for column in zip(*rates, strict=True))
+    cells = f"{statistics.median(ratios):.2f} | {min(ratios):.2f}-{max(ratios):.2f} | {args.pairs} | {fast:.2f} | {passed:.2f}"
     return f"| {text} | {side} | {cells} |"
 
 
@@ -47,7 +53,11 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--texts", default="repeating,documentation,code")
+    parser.add_argument("--one", choices=STAGES, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.one:
+        print(*rate(args, args.one, args.texts))
+        return
     print("| text | stages | drafts / plain, median | range | pairs | tokens/s | tokens/pass |\n" + "|---" * 7 + "|", flush=True)
     for text in args.texts.split(","):
         for side in ("layers", "ngram,layers"):

@@ -13,6 +13,7 @@ import pytest
 
 import edgespec
 from edgespec import Runtime, errors
+from edgespec.bench.inflate import inflate
 from edgespec.errors import UsageError
 from edgespec.loading import Options, embedded_model, prepare
 from edgespec.memory.weightfile import WeightFile
@@ -314,6 +315,7 @@ def test_tokens_can_be_the_prompt(paged: Runtime) -> None:
         {"stages": ["ngram"]},
         {"stages": ["drafter"]},
         {"stages": ["self"], "draft_view": "retrieval", "draft_cells": 160},
+        {"stages": ["drafter", "self"], "draft_view": "retrieval", "draft_cells": 160},
         {"draft_view": "window", "draft_cells": 160},
         {"draft_view": "retrieval", "draft_cells": 160},
         {"verify": "tree"},
@@ -341,7 +343,7 @@ def test_whatever_guesses_and_judges_greedy_text_is_the_targets(options: dict[st
     [
         {"stages": ["magic"]}, {"stages": ["datastore"]}, {"stages": ["self"]}, {"verify": "luck"}, {"lossy": "match"},
         {"lossy": "bild", "verify": "tree"}, {"draft_view": "half"}, {"draft_view": "window", "draft_cells": 10},
-        {"stages": ["self", "drafter"], "draft_view": "window"}, {"stages": ["layers", "drafter"]},
+        {"stages": ["self", "layers"], "draft_view": "window"}, {"stages": ["layers", "drafter"]},
     ],
 )  # fmt: skip
 def test_bad_ways_to_guess_are_refused_before_loading(options: dict[str, Any]) -> None:
@@ -363,6 +365,27 @@ def test_resident_layers_of_a_paged_target_draft_for_it(inflated_path: Path) -> 
     same = shared_prefix(plain.tokens, done.tokens)
     assert same == len(plain.tokens) or plain.statistics.near_ties
     assert done.statistics.accepted > 20
+
+
+def test_a_drafters_keys_and_values_leave_memory_where_the_budget_is_small(
+    inflated_path: Path, drafter_path: Path, tmp_path: Path
+) -> None:
+    drafter = tmp_path / "drafter.gguf"
+    inflate(drafter_path, drafter, 30 << 20)
+    prompt = "Anna walked to the river and found a red lamp. Tom was brave. " * 40  # some 600 tokens
+    options: dict[str, Any] = {"context": 2048, "draft_view": "retrieval", "draft_cells": 256, "stages": ["drafter"]}
+    with edgespec.load(inflated_path, budget="2GiB", context=2048, speculation="off") as model:
+        plain = model.generate(prompt, max_tokens=48)
+    with pytest.raises(errors.BudgetError) as refused:
+        edgespec.load(inflated_path, drafter, budget=1000, **options)
+    budget = (refused.value.minimum or 0) + (4 << 20)
+    with edgespec.load(inflated_path, drafter, budget=budget, speculation="tree", **options) as model:
+        assert 0 < model.plan.draft_cells < 2048
+        done = model.generate(prompt, max_tokens=48)
+        assert model.generate(prompt, max_tokens=8).tokens == done.tokens[:8]
+    same = shared_prefix(plain.tokens, done.tokens)
+    assert same == len(plain.tokens) or plain.statistics.near_ties
+    assert done.statistics.draft_acceptance > 0.2
 
 
 def test_layers_cannot_draft_for_a_resident_target(inflated_path: Path) -> None:

@@ -44,6 +44,7 @@ class Request:
     kv_type: KvType = "f16"
     spoken: bool = False  # whether what is said is remembered to guess from
     viewed: tuple[ModelHeader, ...] = ()  # models that draft from a part of their context, chosen by its keys
+    draft_cells: int = 0  # tokens of its context that a drafter in `viewed` looks at
     order: tuple[int, ...] = ()  # layers of a paged target that are to draft, the most influential first
 
 
@@ -67,11 +68,28 @@ def make_plan(request: Request) -> MemoryPlan:
 
 
 def _plan_for(request: Request, context: int) -> MemoryPlan:
+    """With the drafter's whole KV cache in memory, or, where the budget does not allow that, with what it looks at."""
+    try:
+        return _chunked(request, context, 0)
+    except BudgetError:
+        cells = _resident_cells(request)
+        if not request.drafter or not cells or cells >= context:
+            raise
+        return _chunked(request, context, cells)
+
+
+def _resident_cells(request: Request) -> int:
+    """What a drafter needs in memory that looks at a part of its context: that part, and one pass of any kind."""
+    cells = request.draft_cells + DRAFT_CHUNK + 2 * (request.max_nodes + 1)
+    return -(-cells // KV_STEP) * KV_STEP if request.draft_cells else 0
+
+
+def _chunked(request: Request, context: int, cells: int) -> MemoryPlan:
     """The widest prompt chunk whose scratch is a small part of the budget, or the narrowest that fits at all."""
     plans: list[MemoryPlan] = []
     for chunk in [chunk for chunk in _CHUNKS if chunk <= max(context, _CHUNKS[-1])]:
         try:
-            plan = _with_chunk(request, context, chunk)
+            plan = _with_chunk(request, context, chunk, cells)
         except BudgetError as error:
             if chunk == _CHUNKS[-1] and not plans:
                 raise error
@@ -82,16 +100,17 @@ def _plan_for(request: Request, context: int) -> MemoryPlan:
     return plans[-1]
 
 
-def _with_chunk(request: Request, context: int, chunk: int) -> MemoryPlan:
+def _with_chunk(request: Request, context: int, chunk: int, cells: int) -> MemoryPlan:
+    """`cells` of the drafter's KV cache are in memory; 0: all of them."""
     target = request.target
-    fixed = _fixed_items(request, context, chunk)
+    fixed = _fixed_items(request, context, chunk, cells)
     sizes = segment_sizes(target)
     room = request.budget - sum(item.size for item in fixed)
     ring = _ring_bytes(sizes)
     whole = Item("target, all layers", target.weight_bytes + _largest_tensor(target), "resident")
     minimum = request.budget - room + min(whole.size, _core_bytes(target) + _HUGE + ring)
     if whole.size <= room:
-        return _finish(request, context, chunk, "resident", [*fixed, whole], (), 0, minimum)
+        return _finish(request, context, chunk, "resident", [*fixed, whole], (), 0, minimum, cells=cells)
     room -= _core_bytes(target) + _HUGE
     if room < ring:
         raise BudgetError(_refusal(request, context, minimum), minimum)
@@ -106,15 +125,16 @@ def _with_chunk(request: Request, context: int, chunk: int) -> MemoryPlan:
         Item("target, pinned", pinned_bytes, f"{len(sizes) - len(streamed)} of {len(sizes)} segments"),
         Item("target, slots", ring, f"{len(streamed)} segments stream through"),
     ]
-    return _finish(request, context, chunk, "slots", items, streamed, ring, minimum, kept)
+    return _finish(request, context, chunk, "slots", items, streamed, ring, minimum, kept, cells)
 
 
 def _drafting_layers(request: Request, context: int, sizes: dict[int, int], room: int) -> tuple[list[Item], tuple[int, ...], int]:
     """What drafting with the target's own layers takes beside their weights, which of them, and the room then left."""
     target = request.target
     scratch = _scratch(target, context, DRAFT_CHUNK, request.max_nodes)
-    tokenizer = _TOKEN_BYTES * len(target.vocabulary.tokens)
-    left = room - scratch - tokenizer
+    beside = scratch + _TOKEN_BYTES * len(target.vocabulary.tokens)
+    beside += _voting_bytes(target, context) if request.draft_cells else 0
+    left = room - beside
     if not request.order or left <= 0:
         return [], (), room
     cache = max(_kv(replace(target, kv_heads=(heads,)), context, "f16") for heads in target.kv_heads)  # of one layer
@@ -123,12 +143,12 @@ def _drafting_layers(request: Request, context: int, sizes: dict[int, int], room
         return [], (), room
     items = [
         Item("layers that draft, KV cache", len(kept) * cache, f"{len(kept)} of {target.layers} layers"),
-        Item("layers that draft, scratch", scratch + tokenizer),
+        Item("layers that draft, scratch", beside),
     ]
     return items, kept, left
 
 
-def _fixed_items(request: Request, context: int, chunk: int) -> list[Item]:
+def _fixed_items(request: Request, context: int, chunk: int, cells: int) -> list[Item]:
     """What is there whatever the target's residency."""
     target, drafter = request.target, request.drafter
     items = [
@@ -141,14 +161,20 @@ def _fixed_items(request: Request, context: int, chunk: int) -> list[Item]:
     if drafter:
         items += [
             Item("drafter", drafter.weight_bytes + _largest_tensor(drafter), "resident"),
-            Item("drafter, KV cache", _kv(drafter, context, "f16")),
+            Item("drafter, KV cache", _kv(drafter, cells or context, "f16"), _aside(context, cells)),
             Item("drafter, scratch", _scratch(drafter, context, DRAFT_CHUNK, request.max_nodes)),
         ]
     for model in request.viewed:
-        layers = len(voting_layers(model))
-        keys = 2 * context * layers * model.kv_heads[0] * model.key_size
-        items.append(Item("keys to choose by", keys, f"of {layers} layers"))
+        items.append(Item("keys to choose by", _voting_bytes(model, context), f"of {len(voting_layers(model))} layers"))
     return items
+
+
+def _voting_bytes(model: ModelHeader, context: int) -> int:
+    return 2 * context * len(voting_layers(model)) * model.kv_heads[0] * model.key_size
+
+
+def _aside(context: int, cells: int) -> str:
+    return f"{cells} of {context} tokens, the others in a file until they are looked at" if cells else ""
 
 
 def voting_layers(model: ModelHeader) -> tuple[int, ...]:
@@ -166,6 +192,7 @@ def _finish(
     ring: int,
     minimum: int,
     kept: tuple[int, ...] = (),
+    cells: int = 0,
 ) -> MemoryPlan:
     target, speeds = request.target, request.speeds
     sizes = segment_sizes(target)
@@ -187,6 +214,7 @@ def _finish(
         ceiling_tokens_per_second=1 / sweep,
         notes=_notes(target),
         kept=kept,
+        draft_cells=cells,
     )
 
 

@@ -72,6 +72,25 @@ def test_layers_that_draft_are_pinned_whole_in_their_order(sizes: list[int], bud
         assert next(item.size for item in made.items if item.name == "layers that draft, KV cache") > 0
 
 
+@given(layers, st.integers(512, 2000), st.integers(0, 40 * MIB))
+def test_a_drafters_cache_goes_to_a_file_only_where_it_would_break_the_budget(sizes: list[int], cells: int, more: int) -> None:
+    target, drafter = model(sizes), model([2 * MIB] * 2, kv_heads=(8, 8), key_size=64, value_size=64)
+    asked = Request(0, target, drafter, SPEEDS, 50 * MIB, 4096, viewed=(drafter,), draft_cells=cells)
+
+    def least(request: Request) -> int:
+        with pytest.raises(BudgetError) as refused:
+            make_plan(request)
+        return refused.value.minimum or 0
+
+    lean, whole = least(asked), least(replace(asked, draft_cells=0))
+    assert lean < whole
+    made = make_plan(replace(asked, budget=lean + more))
+    assert made.total <= lean + more
+    assert (made.draft_cells == 0) == (lean + more >= whole)
+    assert made.draft_cells == 0 or cells < made.draft_cells < 4096
+    assert any("in a file" in item.note for item in made.items) == bool(made.draft_cells)
+
+
 @given(layers, st.integers(60 * MIB, 2000 * MIB), st.integers(1, 500 * MIB))
 def test_more_budget_never_streams_more(sizes: list[int], budget: int, more: int) -> None:
     target = model(sizes)

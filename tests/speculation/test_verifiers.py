@@ -6,6 +6,7 @@ Every wrong rule must be noticed by the same test.
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from edgespec.engines.fake import FakeModel, FakeSampler
 from edgespec.speculation.decoder import Decoder
 from edgespec.speculation.drafting.draw import Drawer
 from edgespec.speculation.drafting.lookup import SpokenText
+from edgespec.speculation.drafting.middle import ChainGuesser, MiddleDrafter
 from edgespec.speculation.drafting.model import ModelDrafter
 from edgespec.speculation.drafting.staged import StagedDrafter, Trust
 from edgespec.speculation.policy import FixedPolicy
@@ -26,7 +28,10 @@ from edgespec.types import SamplingParams
 VOCABULARY, TEXTS, LENGTH, CRITICAL = 4, 1500, 4, 1e-4
 TARGET = FakeModel(VOCABULARY, seed=3, sharpness=1.2)
 SMALL = FakeModel(VOCABULARY, seed=9, sharpness=1.2, teacher=TARGET, agreement=0.5)
+SMALLEST = FakeModel(VOCABULARY, seed=4, sharpness=1.2, teacher=SMALL, agreement=0.5)
 PROMPT = (1, 2, 0, 3, 1, 2)
+SHAPES = ("chain", "tree", "staged", "middle")
+GRID = [pair for pair in product(METHODS, SHAPES) if pair != ("block", "middle")]  # blocks are of drawn guesses alone
 SAMPLINGS = [
     {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
     {"temperature": 0.7, "top_k": 4, "top_p": 0.95, "min_p": 0.0},
@@ -48,6 +53,8 @@ def texts(
         spoken = SpokenText(100)
         sources = [spoken] if shape == "staged" else []
         drafter = StagedDrafter(inner, spoken, sources, trust, alone=True) if sources else inner
+        if shape == "middle":
+            drafter = MiddleDrafter(inner, ChainGuesser(SMALLEST.session(), VOCABULARY))
         drafter.extend(PROMPT[:-1])
         target = TARGET.session(stalls=2)
         target.extend(PROMPT[:-1])
@@ -61,8 +68,15 @@ def texts(
 
 
 @pytest.mark.parametrize("options", SAMPLINGS)
-@pytest.mark.parametrize("shape", ["chain", "tree", "staged"])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        (name, shape)
+        for name in METHODS
+        for shape in ("chain", "tree", "staged", "middle")
+        if (name, shape) != ("block", "middle")
+    ],
+)  # blocks are of drawn guesses alone
 def test_the_distribution_is_the_targets(name: str, shape: str, options: dict[str, float]) -> None:
     params, method = SamplingParams(seed=11, **options), METHODS[name]
     wanted = exact(TARGET, params, PROMPT, LENGTH)

@@ -5,6 +5,7 @@ Several timelines may live in one: each leases sequences of its own, and all of 
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +30,8 @@ class Cells:
 
     def __init__(
         self, model: Any, vocabulary: int, callbacks: Callbacks, *, context: int, chunk: int, sequences: int,
-        threads: int, keys: int, flash: bool = False, before_pass: Callable[[Sequence[int]], None] = lambda tokens: None,
+        threads: int, keys: int, flash: bool = False, porters: int = 0,
+        before_pass: Callable[[Sequence[int]], None] = lambda tokens: None,
     ) -> None:  # fmt: skip
         self._callbacks, self._before_pass, self._vocabulary = callbacks, before_pass, vocabulary
         params = context_params(
@@ -40,7 +42,7 @@ class Cells:
         if not self._context:
             raise EngineError("the engine refuses this context: choose a smaller --context")
         self._memory = llama().llama_get_memory(self._context)
-        self._sequences = sequences
+        self._sequences, self._porters = sequences, porters  # the last ones share nothing
         self._busy = threading.RLock()  # `close` may come from another thread, at exit
         self.batch = Batch(chunk, sequences)
         self.capacity = int(llama().llama_n_ctx(self._context))
@@ -88,15 +90,32 @@ class Cells:
         llama().llama_memory_seq_cp(self._memory, source, sequence, start, end)
 
     def share(self, source: int, start: int, end: int, but: Collection[int] = ()) -> None:
-        """Tag the cells that `source` has from `start` to `end` with every sequence, those in `but` left out."""
-        for sequence in range(self._sequences):
+        """Tag the cells that `source` has from `start` to `end` with every sequence, those in `but` and porters left out."""
+        for sequence in range(self._sequences - self._porters):
             if sequence != source and sequence not in but:
                 self.copy(source, sequence, start, end)
 
+    def remove_everywhere(self, start: int, end: int = -1) -> bool:
+        """Free the cells of these positions; whether the engine could."""
+        return all([self.remove(sequence, start, end) for sequence in range(self._sequences)])
+
+    def state(self, sequence: int) -> bytes:
+        """Keys and values of all that `sequence` sees."""
+        size = llama().llama_state_seq_get_size(self._context, sequence)
+        data = (ctypes.c_uint8 * size)()
+        if llama().llama_state_seq_get_data(self._context, data, size, sequence) != size:
+            raise EngineError("the engine does not hand out its keys and values: use --draft-view full")
+        return bytes(data)
+
+    def set_state(self, sequence: int, data: bytes) -> None:
+        """Have in `sequence` what `state` gave, in free cells, at the positions it had."""
+        buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
+        if llama().llama_state_seq_set_data(self._context, buffer, len(data), sequence) == 0:
+            raise EngineError("the engine has no room for keys and values that come back: raise --draft-cells")
+
     def truncate(self, length: int) -> int:
         """Keep the first `length` tokens in every sequence; 0, everything dropped, where the engine cannot."""
-        whole = all([self.remove(sequence, length) for sequence in range(self._sequences)])
-        if not whole or llama().llama_memory_seq_pos_max(self._memory, 0) != length - 1:
+        if not self.remove_everywhere(length) or llama().llama_memory_seq_pos_max(self._memory, 0) != length - 1:
             length = 0
         if length == 0:
             llama().llama_memory_clear(self._memory, True)
@@ -104,8 +123,7 @@ class Cells:
         return length
 
     def _drop_trees(self) -> None:
-        for sequence in range(self._sequences):  # an aborted pass frees only each token's first sequence
-            self.remove(sequence, self.evaluated)
+        self.remove_everywhere(self.evaluated)  # an aborted pass frees only each token's first sequence
         for tree in self.trees:
             tree.reset()
 

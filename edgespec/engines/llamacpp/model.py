@@ -17,6 +17,7 @@ from edgespec.engines.llamacpp.pointers import Refusal
 from edgespec.engines.llamacpp.sampler import LlamaSampler
 from edgespec.engines.llamacpp.session import LlamaSession
 from edgespec.engines.llamacpp.shallow import load_shallow
+from edgespec.engines.llamacpp.spill import Spill
 from edgespec.engines.llamacpp.tokenizer import LlamaTokenizer
 from edgespec.errors import EngineError, ModelChanged
 from edgespec.memory.pagefile import PageFile
@@ -129,23 +130,27 @@ class LlamaModel:
 
     def session(
         self, *, context: int, chunk: int, max_nodes: int, kv_type: KvType = "f16", voting: Sequence[int] = (),
-        forked: bool = False,
+        forked: bool = False, resident: int = 0,
     ) -> LlamaSession:  # fmt: skip
-        """A timeline of `context` cells, for passes of `chunk` tokens or `max_nodes` drafted nodes; trees have as many leaves.
+        """A timeline of `context` tokens, for passes of `chunk` tokens or `max_nodes` drafted nodes; trees have as many leaves.
 
         With `voting` layers it is a `ViewableSession`, for models that are resident; `forked` leaves room for one fork.
+        Such a one may keep `resident` cells in memory, when not 0, and the others in a file.
         """
         lanes = Lanes(max_nodes + 1)
         capture = Capture(self.header, voting, context) if voting else None
         keeper = lanes.count if capture else None
         reserved = Lanes(lanes.count, first=lanes.count + 1) if forked else None
+        sequences = lanes.count * (1 + forked) + bool(capture) + bool(resident)
         cells = Cells(
             self._model, self.tokenizer.size, capture.callbacks if capture else self._callbacks,
-            context=context + (lanes.count if forked else 0), chunk=chunk,
-            sequences=lanes.count * (1 + forked) + bool(capture), threads=self._threads,
-            keys=number_of(kv_type.upper()), flash=bool(capture), before_pass=self._before_pass,
+            context=resident or context + (lanes.count if forked else 0), chunk=chunk, sequences=sequences,
+            threads=self._threads, keys=number_of(kv_type.upper()), flash=bool(capture),
+            porters=int(bool(resident)), before_pass=self._before_pass,
         )  # fmt: skip
-        session = LlamaSession(cells, lanes, chunk, capture, keeper, reserved)
+        spill = Spill(cells, keeper, sequences - 1) if resident and keeper is not None else None
+        capacity = context if spill else cells.capacity - (lanes.count if forked else 0)
+        session = LlamaSession(cells, lanes, chunk, capacity, capture, keeper, reserved, spill)
         self._sessions.append(session)
         return session
 

@@ -8,6 +8,7 @@ from edgespec.engines.base import Idle
 from edgespec.engines.lanes import Lanes
 from edgespec.engines.llamacpp.capture import Capture
 from edgespec.engines.llamacpp.cells import Cells
+from edgespec.engines.llamacpp.spill import Spill
 from edgespec.errors import ContextFull, UsageError
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import Floats
@@ -71,17 +72,19 @@ class _Timeline:
 
 
 class LlamaSession(_Timeline):
-    """Implements `engines.base.ViewableSession`, the views only with a `capture`; `keeper` then has every committed cell."""
+    """Implements `engines.base.ViewableSession`, the views only with a `capture`; `keeper` then has every committed cell,
+    or with a `spill` those that are in memory. `capacity` is in tokens, whether they are in memory or not.
+    """
 
     def __init__(
-        self, cells: Cells, lanes: Lanes, chunk: int, capture: Capture | None = None, keeper: int | None = None,
-        reserved: Lanes | None = None,
+        self, cells: Cells, lanes: Lanes, chunk: int, capacity: int, capture: Capture | None = None, keeper: int | None = None,
+        reserved: Lanes | None = None, spill: Spill | None = None,
     ) -> None:  # fmt: skip
         super().__init__(cells, lanes)
+        self.capacity, self.spill = capacity, spill
         self.capture, self._keeper, self._chunk, self._reserved = capture, keeper, chunk, reserved
         self._deferred: list[int] = []
         self._viewed = False
-        self.capacity = cells.capacity - (reserved.count if reserved else 0)
 
     @property
     def length(self) -> int:
@@ -107,6 +110,8 @@ class LlamaSession(_Timeline):
                 self._drop_tree()
                 while len(self._deferred) + len(tree) > self._chunk:
                     self._evaluate_deferred(min(len(self._deferred), self._chunk))
+            if self.spill:
+                self.spill.make_room(len(self._deferred) + len(tree))
             used = self._fill(tree, start, self._deferred)
             self._cells.run(self._idle)
             if self.capture:
@@ -142,7 +147,11 @@ class LlamaSession(_Timeline):
                 del self._deferred[max(0, length - self.evaluated) :]
                 return self.length
             self._deferred = []
-            if self._viewed:
+            if self.spill:
+                self._cells.remove_everywhere(length)
+                self._cells.evaluated = length
+                self.spill.rewind(length)
+            if self._viewed or self.spill:
                 self.attend(None)
             return self._cells.truncate(length)
 
@@ -150,6 +159,8 @@ class LlamaSession(_Timeline):
         if self._keeper is None:
             raise UsageError("this session was made without views")
         with self._cells.open():
+            if self.spill and ranges is not None:
+                self.spill.look(ranges)
             self._look(self._keeper, ranges)
             self._viewed = ranges is not None
 
@@ -173,10 +184,14 @@ class LlamaSession(_Timeline):
 
     def close(self) -> None:
         self._cells.close()
+        if self.spill:
+            self.spill.close()
 
     def _evaluate_deferred(self, count: int) -> None:
         """One wide pass over `count` deferred tokens, without logits."""
         self._drop_tree()
+        if self.spill:
+            self.spill.make_room(count)
         cells, first = self._cells, self._lanes.ids[0]
         cells.batch.clear()
         for offset, token in enumerate(self._deferred[:count]):

@@ -41,8 +41,8 @@ class Drafter(Protocol):
     def step(self, worth: Worth) -> bool:
         """One bounded piece of growth; False when there is nothing worth adding."""
 
-    def check(self, guess: Sequence[int]) -> None:
-        """Somebody else's guess at what follows the pending token: whatever of it seems likely joins the tree."""
+    def check(self, guess: Sequence[int], at: int = 0) -> None:
+        """Somebody else's guess at what follows node `at`: whatever of it seems likely joins the tree."""
 
     def idle(self, seconds: float) -> bool:
         """A piece of work for later that should fit `seconds`; False when there is none. See `engines.base.Idle`."""
@@ -70,7 +70,7 @@ class NoDrafter:
     def step(self, worth: Worth) -> bool:
         return False
 
-    def check(self, guess: Sequence[int]) -> None: ...
+    def check(self, guess: Sequence[int], at: int = 0) -> None: ...
 
     def idle(self, seconds: float) -> bool:
         return False

@@ -25,7 +25,7 @@ from edgespec.speculation.drafting.draw import Drawer
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import Floats
 
-__all__ = ["ModelDrafter"]
+__all__ = ["ModelDrafter", "likeliest"]
 
 _NEARLY = float(np.log(0.15))  # a candidate this close to the best joins its step
 _BATCH = 12  # nodes added per step: wider steps cost little more, and fewer of them are needed
@@ -81,26 +81,32 @@ class ModelDrafter:
             self._read_lag()
             self._score()
 
-    def check(self, guess: Sequence[int]) -> None:
-        """In one pass with whatever waits to be scored. Not done once the root's successors are known."""
+    @property
+    def tip(self) -> int | None:
+        """The likeliest of the nodes whose successors are not known yet."""
+        unknown = range(self._scored, len(self._tree))
+        return None if self._lost else max(unknown, key=lambda node: self._tree.logprobs[node], default=None)
+
+    def check(self, guess: Sequence[int], at: int = 0) -> None:
+        """In one pass with whatever waits to be scored. Not done once the successors of `at` are known."""
         tree, start = self._tree, self._scored
-        if start or self._lost or tree.child(0, guess[0]) is not None:
+        if at < start or self._lost or tree.child(at, guess[0]) is not None:
             return
         self._read_lag()
-        first, parent = len(tree), 0
+        first, parent = len(tree), at
         for token in guess:
             parent = tree.add(parent, token, tree.logprobs[parent])
         rows = self._rows()
         if rows is None:
             tree.cut(first)
             return
-        kept, parent = first, 0
-        while kept < len(tree) and self._likely(parent, kept, rows[parent]):
+        kept, parent = first, at
+        while kept < len(tree) and self._weigh(parent, kept, rows[parent - start]) >= tree.logprobs[at] + _CHECK_FLOOR:
             kept, parent = kept + 1, kept
         tree.cut(kept)
         self._session.trim(kept)
         self._scored = kept
-        self._collect(start, rows[:kept])
+        self._collect(start, rows[: kept - start])
 
     def step(self, worth: Worth) -> bool:
         if not worth(self._drafted, self.promise):
@@ -176,16 +182,17 @@ class ModelDrafter:
         return True
 
     def _read_lag(self) -> None:
-        self._cold = self._cold or bool(self._lag)
-        self._session.extend(self._lag)
-        self._lag = []
+        if self._lag:
+            self._cold = True
+            self._session.extend(self._lag)
+            self._lag = []
 
-    def _likely(self, parent: int, node: int, row: Floats) -> bool:
+    def _weigh(self, parent: int, node: int, row: Floats) -> float:
         """Give a checked node the probability that `row`, its parent's, gives it."""
         tree = self._tree
-        logprob = float(_logprobs(row[: self._vocabulary] * self._sharpness)[tree.tokens[node]])
-        tree.logprobs[node] = tree.logprobs[parent] + logprob
-        return tree.logprobs[node] >= _CHECK_FLOOR
+        step = float(_logprobs(row[: self._vocabulary] * self._sharpness)[tree.tokens[node]])
+        tree.logprobs[node] = tree.logprobs[parent] + step
+        return tree.logprobs[node]
 
     def _score(self) -> None:
         """One pass over the nodes that were not scored yet; their likeliest successors become candidates."""
@@ -243,6 +250,12 @@ class ModelDrafter:
         best = np.argpartition(row, -count)[-count:]
         logprobs = _logprobs(row * self._sharpness)
         return [(int(token), float(logprobs[token])) for token in best]
+
+
+def likeliest(row: Floats) -> tuple[int, float]:
+    """The token a model would say, and its log-probability."""
+    token = int(np.argmax(row))
+    return token, float(_logprobs(row)[token])
 
 
 def _logprobs(row: Floats) -> Floats:

@@ -97,8 +97,8 @@ class StagedDrafter:
             self._inner.check(doubtful)
         return self._inner.step(worth)
 
-    def check(self, guess: Sequence[int]) -> None:
-        self._inner.check(guess)
+    def check(self, guess: Sequence[int], at: int = 0) -> None:
+        self._inner.check(guess, at)
 
     def idle(self, seconds: float) -> bool:
         return self._inner.idle(seconds)
