@@ -24,7 +24,7 @@ from edgespec.speculation.decoder import Decoder
 from edgespec.speculation.drafting.base import Drafter
 from edgespec.speculation.drafting.datastore import Datastore
 from edgespec.speculation.retrieval import View
-from edgespec.strategy import SpeculationOptions, Strategy
+from edgespec.strategy import DRAFT_CELLS, SpeculationOptions, Strategy
 from edgespec.text.assemble import TextAssembler
 from edgespec.text.prompt import Prompt, Prompter, shared_prefix
 from edgespec.text.template import Message
@@ -59,7 +59,7 @@ def load(
     verify: str = "match",
     lossy: str | None = None,
     draft_view: View = "full",
-    draft_cells: int = 1024,
+    draft_cells: int = DRAFT_CELLS,
     kv_type: KvType = "f16",
     pages: Pages = "auto",
     strict: bool = False,
@@ -88,8 +88,9 @@ def load(
         speculation, draft_nodes, tuple(stages) if stages else None, datastore, verify, lossy, draft_view, draft_cells
     )
     started = time.perf_counter()
-    cells = draft_cells if draft_view != "full" else 0
-    options = Options(target, drafter, budget, context, threads, strict, kv_type, pages, guessing.wanted, cells)
+    options = Options(
+        target, drafter, budget, context, threads, strict, kv_type, pages, stages=guessing.wanted, draft_cells=guessing.cells
+    )
     prepared = with_pages(prepare(options, progress), options, progress)
     store = guessing.open_datastore(prepared.target.vocabulary)
     loaded = load_models(prepared, progress, timeline)

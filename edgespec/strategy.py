@@ -29,9 +29,10 @@ from edgespec.speculation.retrieval import Shape, View
 from edgespec.speculation.verify import LOSSY, METHODS, Method, Verifier
 from edgespec.types import SamplingParams, Speculation, Stage, Vocabulary
 
-__all__ = ["VERIFIERS", "Generation", "SpeculationOptions", "Strategy"]
+__all__ = ["DRAFT_CELLS", "VERIFIERS", "Generation", "SpeculationOptions", "Strategy"]
 
 VERIFIERS = ("auto", *METHODS)
+DRAFT_CELLS = 1024  # tokens that a view has unless told otherwise
 _MEASURED = ("match", "tree")  # what "auto" chooses between: chosen guesses, and drawn ones
 
 
@@ -49,7 +50,7 @@ class SpeculationOptions:
     verify: str = "match"
     lossy: str | None = None
     draft_view: View = "full"
-    draft_cells: int = 1024
+    draft_cells: int = DRAFT_CELLS
 
     def __post_init__(self) -> None:
         checks = {
@@ -84,6 +85,11 @@ class SpeculationOptions:
     @property
     def shape(self) -> Shape:
         return Shape(self.draft_view, self.draft_cells)
+
+    @property
+    def cells(self) -> int:
+        """Tokens of its context that the drafter looks at; 0: all."""
+        return 0 if self.draft_view == "full" else self.draft_cells
 
     def open_datastore(self, vocabulary: Vocabulary) -> Datastore | None:
         """Raises UsageError for a folder that is none, or is another vocabulary's."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 from edgespec.cli import options as opt
 from edgespec.cli.console import progress, say, write
 from edgespec.loading import Options, auto_policy, prepare
 from edgespec.memory.budget import format_size
+from edgespec.strategy import DRAFT_CELLS, SpeculationOptions
 from edgespec.types import MemoryPlan
 
 __all__ = ["plan"]
@@ -21,11 +23,19 @@ def plan(
     context: opt.Context = None,
     kv_type: opt.KvType = opt.KvTypes.f16,
     threads: opt.Threads = None,
+    stages: opt.Stages = None,
+    draft_view: opt.DraftView = opt.ViewChoice.full,
+    draft_cells: opt.DraftCells = DRAFT_CELLS,
     as_object: opt.Json = False,
 ) -> None:
     """Show the memory plan and the predicted ceiling; refuse an impossible budget with the minimum."""
+    asked: Any = opt.stage_list(stages), draft_view.value
+    guessing = SpeculationOptions(stages=asked[0], draft_view=asked[1], draft_cells=draft_cells)
+    options = Options(
+        target, drafter, budget, context, threads, kv_type=kv_type.value, stages=guessing.wanted, draft_cells=guessing.cells
+    )
     with progress() as status:
-        prepared = prepare(Options(target, drafter, budget, context, threads, kv_type=kv_type.value), status)
+        prepared = prepare(options, status)
     expected = auto_policy(prepared).expected_rate() if prepared.drafter else None
     for note in prepared.notes:
         say(note)

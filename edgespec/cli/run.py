@@ -16,6 +16,7 @@ from edgespec.cli.console import interruptible, progress, pumped, say, write
 from edgespec.cli.opening import opened
 from edgespec.cli.report import as_json, summary
 from edgespec.errors import Cancelled, UsageError
+from edgespec.strategy import DRAFT_CELLS
 from edgespec.text.template import Message
 from edgespec.types import Chunk, SamplingParams
 
@@ -46,7 +47,7 @@ def run(
     verify: opt.Verify = "match",
     lossy: opt.Lossy = None,
     draft_view: opt.DraftView = opt.ViewChoice.full,
-    draft_cells: opt.DraftCells = 1024,
+    draft_cells: opt.DraftCells = DRAFT_CELLS,
     kv_type: opt.KvType = opt.KvTypes.f16,
     pages: opt.Pages = opt.PagesChoice.auto,
     threads: opt.Threads = None,
