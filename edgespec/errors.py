@@ -14,6 +14,10 @@
     │   ├── ContextFull                        the prompt does not fit the context
     │   └── Busy                               another generation is running on this runtime
     ├── EngineMissing                       6  llama-cpp-python is absent or cannot be loaded
+    ├── HubError                            7  a model could not be fetched; what arrived of it is kept
+    │   ├── HubUnreachable                     no connection, or the hub asks to come again later
+    │   ├── HubDenied                          a token is missing, wrong, or the licence was not accepted
+    │   └── HubDamaged                         what arrived is not what the hub says it is
     └── Cancelled                         130  `cancel()` or Ctrl-C
 
 Every message is one line and names the remedy.
@@ -29,6 +33,10 @@ __all__ = [
     "EdgespecError",
     "EngineError",
     "EngineMissing",
+    "HubDamaged",
+    "HubDenied",
+    "HubError",
+    "HubUnreachable",
     "ModelChanged",
     "ModelError",
     "ModelInvalid",
@@ -102,6 +110,22 @@ class Busy(RuntimeFault):
 
 class EngineMissing(EdgespecError):
     exit_code = 6
+
+
+class HubError(EdgespecError):
+    exit_code = 7
+
+
+class HubUnreachable(HubError):
+    pass
+
+
+class HubDenied(HubError):
+    pass
+
+
+class HubDamaged(HubError):
+    pass
 
 
 class Cancelled(EdgespecError):

@@ -22,6 +22,7 @@ from edgespec.layers import layer_order, measured_influence
 from edgespec.memory.budget import parse_budget, read_limits
 from edgespec.memory.calibrate import calibrated
 from edgespec.memory.cpu import usable_threads
+from edgespec.memory.heap import give_back
 from edgespec.memory.learned import recall, remember
 from edgespec.memory.pagefile import PageFile
 from edgespec.memory.plan import MOST_NODES, Request, make_plan
@@ -30,10 +31,11 @@ from edgespec.modelfile.layers import some_layers
 from edgespec.repacking import existing_pages, make_pages
 from edgespec.speculation.policy import AutoPolicy
 from edgespec.timeline import OFF, Timeline
-from edgespec.types import KvType, MemoryPlan, ModelHeader, Pages, Speeds, Stage
+from edgespec.types import FileIdentity, KvType, MemoryPlan, ModelHeader, Pages, Speeds, Stage
 
 __all__ = [
-    "Loaded", "Options", "Prepared", "auto_policy", "embedded_model", "keep_policy", "load_models", "prepare", "with_pages",
+    "Loaded", "Options", "Prepared", "auto_policy", "embedded_model", "keep_policy", "load_models", "prepare", "preview",
+    "shipped", "with_pages",
 ]  # fmt: skip
 
 _log = logging.getLogger(__name__)
@@ -111,11 +113,16 @@ class Loaded:
         self.interrupt()
         for model in self.models:
             model.close()
+        give_back()
 
 
 def embedded_model(role: str) -> Path:
     """The pair that ships with edgespec; `role` is "target" or "drafter"."""
-    name = f"edgespec-{role}.gguf"
+    return shipped(f"edgespec-{role}.gguf")
+
+
+def shipped(name: str) -> Path:
+    """A file of the folder `models`. Raises ModelNotFound."""
     for folder in (Path(__file__).parent.parent / "models", Path(sys.prefix) / "share/edgespec"):
         if (folder / name).exists():
             return folder / name
@@ -141,7 +148,9 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
         raise UsageError("a target that drafts by itself must fit the memory: raise --budget, or leave the stage self out")
     if "layers" in stages and plan.paging == "slots":
         progress("finding the layers that matter")
-        request = replace(request, order=layer_order(measured_influence(target, plan, threads)), process=_process_bytes())
+        order = layer_order(measured_influence(target, plan, threads))
+        give_back()
+        request = replace(request, order=order, process=_process_bytes())
         plan = make_plan(request)
     notes = [*_notes(options, stages, request.drafter, plan)]
     pages = existing_pages(target) if plan.paging == "slots" and options.pages == "auto" else None
@@ -207,8 +216,26 @@ def with_pages(prepared: Prepared, options: Options, progress: Progress) -> Prep
         return replace(prepared, notes=(*prepared.notes, f"paging weights as they are: {error}"))
 
 
-def _speeds(target: ModelHeader, threads: int, progress: Progress, *, repacked: bool = False) -> Speeds:
-    """Calibrated for the type most of the target's bytes are in. Raises NotRepacked."""
+def preview(target: ModelHeader, drafter: ModelHeader | None, options: Options, progress: Progress) -> MemoryPlan:
+    """The plan for models of which only the headers are here, on the disk that edgespec itself is on.
+
+    Raises PairMismatch and BudgetError as `prepare` does.
+    """
+    if drafter:
+        check_pair(target, drafter)
+    threads = options.threads or usable_threads()
+    speeds = _speeds(target, threads, progress, probe=read_model(embedded_model("target")).files[0])
+    budget = parse_budget(options.budget, read_limits())
+    return make_plan(_request(options, set(options.stages), budget, target, drafter, speeds))
+
+
+def _speeds(
+    target: ModelHeader, threads: int, progress: Progress, *, repacked: bool = False, probe: FileIdentity | None = None
+) -> Speeds:
+    """Calibrated for the type most of the target's bytes are in, and the disk of `probe` (default: the target's).
+
+    Raises NotRepacked.
+    """
     sizes: Counter[str] = Counter()
     for tensor in target.tensors:
         sizes[tensor.kind] += tensor.size
@@ -217,7 +244,7 @@ def _speeds(target: ModelHeader, threads: int, progress: Progress, *, repacked: 
     if not cache.exists():
         progress("measuring this machine's disk and arithmetic, once")
     key = f"{engine_version()} {kind} x{threads}" + (" repacked" if repacked else "")
-    return calibrated(cache, key, target.files[0], lambda: matrix_kernel(kind, threads, repacked=repacked))
+    return calibrated(cache, key, probe or target.files[0], lambda: matrix_kernel(kind, threads, repacked=repacked))
 
 
 def auto_policy(prepared: Prepared, manner: str = "") -> AutoPolicy:

@@ -7,39 +7,36 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, get_args
 
 import psutil
 
 from edgespec.engines.base import Tokenizer
-from edgespec.errors import BudgetError, Busy, Cancelled, ContextFull, RuntimeFault, UsageError
+from edgespec.engines.llamacpp.grammar import grammar_of_schema
+from edgespec.errors import BudgetError, Busy, ContextFull, RuntimeFault, UsageError
+from edgespec.generation import Generator
 from edgespec.loading import Loaded, Options, Progress, load_models, prepare, with_pages
 from edgespec.memory.budget import format_size
 from edgespec.memory.plan import voting_layers
-from edgespec.meter import Meter
-from edgespec.speculation.decoder import Decoder
-from edgespec.speculation.drafting.base import Drafter
 from edgespec.speculation.drafting.datastore import Datastore
 from edgespec.speculation.retrieval import View
 from edgespec.strategy import DRAFT_CELLS, SpeculationOptions, Strategy
-from edgespec.text.assemble import TextAssembler
-from edgespec.text.prompt import Prompt, Prompter, shared_prefix
+from edgespec.text.prompt import Prompt, Prompter
 from edgespec.text.template import Message
 from edgespec.timeline import OFF, Timeline
 from edgespec.types import (
     Chunk,
     Completion,
-    FinishReason,
     KvType,
     MemoryPlan,
+    ModelHeader,
     Pages,
     SamplingParams,
     Speculation,
     Stage,
-    Statistics,
 )  # fmt: skip
 
 __all__ = ["Runtime", "load"]
@@ -70,12 +67,12 @@ def load(
 
     Without a target, the embedded pair. `context` tokens of KV cache (default: trained, 4096, or what fits).
     `draft_nodes` is the size of the fixed modes "tree" and "chain"; 3, 7, 15 fill the kernels' blocks of rows. `stages`
-    guess: "ngram" from what was said, "datastore" from the folder `datastore`, "drafter" (default: all there are).
+    guess: "ngram" from what was said, "datastore" from the folder `datastore`, "drafter" (default: all there are of these),
+    "layers" of a paged target that stay in memory, or "self", a resident target that looks at part of its context.
     `verify` is a lossless method of `speculation.verify.METHODS`; `lossy` one that leaves the target's distribution.
     Of a longer context the drafter looks at `draft_cells` tokens by `draft_view`: "window", "retrieval", or "full".
-    `kv_type`
-    is how the target's keys are cached; only f16 leaves its text as it is. `pages`: whether streamed weights may be kept
-    on disk a second time, in the engine's repacked layout where that is faster. `strict` refuses every fallback.
+    `kv_type` is how the target's keys are cached; only f16 leaves its text as it is. `pages`: whether streamed weights may
+    be kept on disk a second time, in the engine's repacked layout where that is faster. `strict` refuses every fallback.
     `timeline` collects where the time goes.
 
     Raises UsageError, ModelError, BudgetError (before anything is loaded), EngineMissing or RuntimeFault.
@@ -111,7 +108,7 @@ class Runtime:
         self, loaded: Loaded, guessing: SpeculationOptions, datastore: Datastore | None, load_seconds: float,
         timeline: Timeline = OFF,
     ) -> None:  # fmt: skip
-        self._loaded, self._load_seconds, self._timeline = loaded, load_seconds, timeline
+        self._loaded = loaded
         self.plan: MemoryPlan = loaded.prepared.plan
         self.paging, self.engine = loaded.target.paging, loaded.target.engine
         self.notes = (*loaded.prepared.notes, *loaded.target.notes)
@@ -123,9 +120,8 @@ class Runtime:
         self._strategy = Strategy(guessing, loaded, self._target, datastore)
         self.speculation: Speculation = self._strategy.mode
         self._prompter = Prompter(loaded.prepared.target)
-        self._history: list[int] = []  # what both sessions hold, in order, and the pending token
+        self._generator = Generator(loaded, self._target, self._strategy, load_seconds, timeline)
         self._lock = threading.Lock()
-        self._cancelled = threading.Event()
         self._finalizer = weakref.finalize(self, loaded.close)  # also runs at exit, before the interpreter is gone
 
     @property
@@ -145,26 +141,31 @@ class Runtime:
     def detokenize(self, tokens: Sequence[int]) -> str:
         return b"".join(map(self._tokenizer.piece, tokens)).decode("utf-8", "replace")
 
-    def generate(self, prompt: Prompt, *, wait: bool = True, **sampling: Any) -> Completion:
+    def generate(self, prompt: Prompt, *, wait: bool = True, speculate: bool = True, **sampling: Any) -> Completion:
         """The continuation of `prompt`, usually plain text. `sampling`: the fields of `SamplingParams`.
 
-        Raises UsageError, ContextFull, Busy (another generation runs and `wait` is false), RuntimeFault, Cancelled.
+        Without `speculate` nothing guesses this time. Raises UsageError, ContextFull, Busy (another generation runs and
+        `wait` is false), RuntimeFault, Cancelled.
         """
-        return _collect(self.stream(prompt, wait=wait, **sampling))
+        return _collect(self.stream(prompt, wait=wait, speculate=speculate, **sampling))
 
-    def chat(self, messages: Sequence[Message], *, wait: bool = True, **sampling: Any) -> Completion:
+    def chat(
+        self, messages: Sequence[Message], *, wait: bool = True, speculate: bool = True, **sampling: Any
+    ) -> Completion:  # fmt: skip
         """The assistant's next message; the model's own template turns `messages` (role, content) into a prompt."""
-        return _collect(self.stream(messages, wait=wait, **sampling))
+        return _collect(self.stream(messages, wait=wait, speculate=speculate, **sampling))
 
-    def stream(self, prompt: Prompt, *, wait: bool = True, **sampling: Any) -> Iterator[Chunk]:
+    def stream(self, prompt: Prompt, *, wait: bool = True, speculate: bool = True, **sampling: Any) -> Iterator[Chunk]:
         """As `generate` (text) or `chat` (messages), piece by piece. Leaving early keeps the runtime usable."""
         params = _params(sampling)
         tokens = self.prompt_tokens(prompt)
-        return self._locked(tokens, params, wait)
+        return self._locked(tokens, params, wait, speculate)
 
-    async def astream(self, prompt: Prompt, *, wait: bool = True, **sampling: Any) -> AsyncIterator[Chunk]:
+    async def astream(
+        self, prompt: Prompt, *, wait: bool = True, speculate: bool = True, **sampling: Any
+    ) -> AsyncGenerator[Chunk, None]:  # fmt: skip
         """`stream` for asyncio: passes run in a worker thread; cancelling the task stops the pass."""
-        chunks = self.stream(prompt, wait=wait, **sampling)
+        chunks = self.stream(prompt, wait=wait, speculate=speculate, **sampling)
         step: asyncio.Future[Chunk | None] | None = None
         try:
             while True:
@@ -183,89 +184,41 @@ class Runtime:
 
     def cancel(self) -> None:
         """Stop the running generation within a layer; its last chunk says "cancelled". Safe from any thread."""
-        self._cancelled.set()
+        self._generator.cancelled.set()
         self._loaded.interrupt()
 
-    def prompt_tokens(self, prompt: Prompt) -> list[int]:
-        """The tokens `stream` starts from. Raises UsageError when there are none, ContextFull when they do not fit."""
-        tokens = self._prompter.tokens(prompt, self._tokenizer)
+    def grammar_of(self, schema: Mapping[str, Any]) -> str:
+        """The `grammar` of texts that are JSON of this JSON schema. Raises UsageError where there is none."""
+        return grammar_of_schema(schema)
+
+    def prompt_tokens(self, prompt: Prompt, *, tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+        """The tokens `stream` starts from; messages may be told of `tools`, JSON-schema functions that the model may call.
+
+        Raises UsageError when there are none, ContextFull when they do not fit.
+        """
+        tokens = self._prompter.tokens(prompt, self._tokenizer, tools)
         if len(tokens) >= self._target.capacity:
             raise ContextFull(
                 f"the prompt's {len(tokens)} tokens do not fit the context of {self._target.capacity}: raise --context"
             )
         return tokens
 
-    def _locked(self, tokens: list[int], params: SamplingParams, wait: bool) -> Iterator[Chunk]:
+    def _locked(self, tokens: list[int], params: SamplingParams, wait: bool, speculate: bool) -> Iterator[Chunk]:
         if not self._lock.acquire(blocking=wait):
             raise Busy("another generation is running on this runtime: wait for it, or load another")
         try:
-            self._cancelled.clear()
+            self._generator.cancelled.clear()
             self._loaded.resume()
-            yield from self._generate(tokens, params)
+            yield from self._generator.chunks(tokens, params, speculate)
         finally:
-            self._settle()
+            if not self._closed:
+                self._generator.settle()
             self._lock.release()
 
-    def _generate(self, prompt: list[int], params: SamplingParams) -> Iterator[Chunk]:
-        text = TextAssembler(params.stop)
-        most = min(params.max_tokens, self._target.capacity - len(prompt))
-        reason: FinishReason = "length"
-        with self._strategy.generation(params) as guess, closing(self._loaded.target.sampler(params)) as sampler:
-            meter = Meter(self._loaded, guess.policy, self._begin(len(prompt), guess.verify))
-            decoder = Decoder(
-                self._target, guess.drafter, guess.policy, sampler, self._tokenizer.ends, verify=guess.verifier,
-                logprobs=params.logprobs, timeline=self._timeline,
-            )  # fmt: skip
-            try:
-                missing = self._reuse_prefix(prompt, guess.drafter)
-                for chunk in self._rounds(decoder, missing, most, meter, text):
-                    yield chunk
-                    if self._cancelled.is_set():
-                        raise Cancelled("cancelled")
-                    if text.stopped or decoder.ends(self._history[-1]):
-                        reason = "stop"
-                        break
-            except Cancelled:
-                reason = "cancelled"
-        yield Chunk(text.finish(), (), (), meter.statistics(), finish_reason="stop" if text.stopped else reason)
-
-    def _begin(self, prompt_tokens: int, verify: str) -> Statistics:
-        return Statistics(
-            prompt_tokens=prompt_tokens, load_seconds=self._load_seconds, speculation=self.speculation,
-            stages=self._strategy.stages, draft_view=self._strategy.draft_view, verify=verify,
-        )  # fmt: skip
-
-    def _rounds(self, decoder: Decoder, missing: list[int], most: int, meter: Meter, text: TextAssembler) -> Iterator[Chunk]:
-        tokenizer = self._tokenizer
-        for done in decoder.rounds(missing, most):
-            self._history += done.tokens
-            meter.add(done)
-            kept = [i for i, token in enumerate(done.tokens) if not tokenizer.ends(token)]
-            yield Chunk(
-                text="".join(text.feed(tokenizer.piece(done.tokens[i])) for i in kept),
-                tokens=tuple(done.tokens[i] for i in kept),
-                from_draft=tuple(done.from_draft[i] for i in kept),
-                statistics=meter.statistics(),
-                logprobs=tuple(done.logprobs[i] for i in kept if done.logprobs),
-            )
-
-    def _reuse_prefix(self, prompt: list[int], drafter: Drafter) -> list[int]:
-        """Keep the KV of the shared prefix; returns what is not there yet, at least the last token of the prompt."""
-        shared = shared_prefix(self._history, prompt[:-1])
-        kept = self._target.rewind(min(shared, self._target.length))
-        drafted = drafter.rewind(min(shared, kept))
-        drafter.extend(prompt[drafted:-1])
-        self._history = list(prompt)
-        return prompt[kept:]
-
-    def _settle(self) -> None:
-        """After any end, an error in the middle of a round included: sessions and history agree again."""
-        length = min(self._target.length, max(0, len(self._history) - 1))
-        if not self._closed:
-            self._target.offer(None)
-            length = self._target.rewind(length)
-            self._strategy.rewind(length)
-        self._history = self._history[:length]
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Who guesses, in order; nobody where speculation is off."""
+        return self._strategy.stages
 
     @property
     def expected_tokens_per_second(self) -> float:
@@ -276,9 +229,38 @@ class Runtime:
         """What guesses, how guesses are judged, and why, in lines for people."""
         return self._strategy.explain()
 
+    def save_context(self, path: str | os.PathLike[str]) -> int:
+        """Write the target's keys and values of what was said last; the number of tokens. Raises EngineError, Busy."""
+        with self._alone():
+            return self._generator.save(os.fspath(path))
+
+    def load_context(self, path: str | os.PathLike[str]) -> int:
+        """Go on from what `save_context` wrote with the same model and engine: the tokens that need not be read again, or 0."""
+        with self._alone():
+            return self._generator.load(os.fspath(path))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._lock.acquire(blocking=False):
+            raise Busy("a generation is running on this runtime: wait for it")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    @property
+    def header(self) -> ModelHeader:
+        """The target's."""
+        return self._loaded.prepared.target
+
+    @property
+    def memory_used(self) -> int:
+        """Bytes this process holds right now."""
+        return int(psutil.Process().memory_info().rss)
+
     def check_budget(self) -> None:
         """The promise as a check: the plan within the budget, and the process within the plan's budget."""
-        used = psutil.Process().memory_info().rss
+        used = self.memory_used
         if self.plan.total > self.plan.budget or used > self.plan.budget:
             raise BudgetError(f"{format_size(used)} are used of {format_size(self.plan.budget)}: please report this plan", None)
 

@@ -27,6 +27,7 @@ from edgespec.speculation.drafting.view import ViewedSession
 from edgespec.speculation.policy import AlphaPolicy, AutoPolicy, FixedPolicy
 from edgespec.speculation.retrieval import Shape, View
 from edgespec.speculation.verify import LOSSY, METHODS, Method, Verifier
+from edgespec.speculation.verify.match import match_target
 from edgespec.types import SamplingParams, Speculation, Stage, Vocabulary
 
 __all__ = ["DRAFT_CELLS", "VERIFIERS", "Generation", "SpeculationOptions", "Strategy"]
@@ -125,7 +126,7 @@ class Strategy:
         self.stages = self._stages()
         self.mode: Speculation = options.mode if self.stages else "off"
         self._policies: dict[str, Policy] = {}  # by verifier
-        self._last = self._choose(0.0)
+        self._last = self._choose(SamplingParams())
 
     def _open_middle(self, target: LlamaSession) -> ViewedSession | None:
         """The target looking at part of its context."""
@@ -157,9 +158,13 @@ class Strategy:
         return tuple(stage for stage in get_args(Stage) if stage in used)
 
     @contextmanager
-    def generation(self, params: SamplingParams) -> Iterator[Generation]:
-        """For the time it takes."""
-        name = self._last = self._choose(params.temperature)
+    def generation(self, params: SamplingParams, speculate: bool = True) -> Iterator[Generation]:
+        """For the time it takes. Raises UsageError for a grammar with a verifier that looks ahead of it."""
+        if self.mode == "off" or not speculate:
+            policy = self.policy if self.mode == "off" else FixedPolicy(0, "off: as asked")
+            yield Generation(NoDrafter(), match_target, policy, "match")
+            return
+        name = self._last = self._choose(params)
         method = LOSSY[self._options.lossy] if self._options.lossy else METHODS[name]
         with self._drawer(params, method) as drawer:
             drafter = self._drafter(params, drawer, sources=name != "block")  # blocks are of drawn guesses alone
@@ -170,11 +175,13 @@ class Strategy:
         """How the last generation was judged."""
         return f"lossy {self._options.lossy}" if self._options.lossy else self._last
 
-    def _choose(self, temperature: float) -> str:
+    def _choose(self, params: SamplingParams) -> str:
         """Greedy texts are the same for all verifiers, and chosen guesses are right most often."""
+        if params.grammar and self._options.verify not in ("match", "auto"):
+            raise UsageError(f"a grammar cannot be judged by {self._options.verify}: use --verify match")
         if self._options.verify != "auto":
             return self._options.verify
-        if temperature == 0 or not self._sessions or self.mode != "auto":
+        if params.grammar or params.temperature == 0 or not self._sessions or self.mode != "auto":
             return "match"
         return max(_MEASURED, key=self._rate)
 
@@ -211,8 +218,6 @@ class Strategy:
 
     def _drafter(self, params: SamplingParams, drawer: Drawer | None, *, sources: bool) -> Drafter:
         """`sources`: whether guesses that the last drafter did not draw itself may be in the tree."""
-        if self.mode == "off":
-            return NoDrafter()
         inner = self._model_drafter(params, drawer, sources) if self._sessions else NoDrafter()
         if not (sources and self._sources):
             return inner
@@ -235,7 +240,7 @@ class Strategy:
             yield None
             return
         size = min(len(self._loaded.prepared.target.vocabulary.tokens), drafter.tokenizer.size)
-        with closing(drafter.sampler(replace(params, repeat_penalty=1.0), size)) as sampler:
+        with closing(drafter.sampler(replace(params, repeat_penalty=1.0, grammar=""), size)) as sampler:
             yield Drawer(sampler.probs, 1 if self.mode == "chain" else method.guesses, params.seed, method.drawn)
 
     @property

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float32]
+_COLDEST = 1e-3
 ROW_BLOCK = 4  # the engine's matrix kernels work on this many rows at a time: three nodes cost about what four do
 Paging = Literal["slots", "mmap", "resident"]
 Speculation = Literal["auto", "tree", "chain", "llmcad", "off"]
@@ -177,7 +178,10 @@ class MemoryPlan:
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """One sampler chain. The defaults are greedy; order and meaning are llama-cpp-python's."""
+    """One sampler chain. The defaults are greedy; order and meaning are llama-cpp-python's.
+
+    Temperatures below 0.001 are 0: divided by less, logits are no numbers any more.
+    """
 
     temperature: float = 0.0
     top_k: int = 40
@@ -188,6 +192,7 @@ class SamplingParams:
     max_tokens: int = 256
     stop: tuple[str, ...] = ()
     logprobs: bool = False
+    grammar: str = ""  # GBNF; nothing it does not allow is drawn
 
     def __post_init__(self) -> None:
         checks = {
@@ -195,7 +200,7 @@ class SamplingParams:
             "top_k": 0 <= self.top_k < 2**31,
             "top_p": 0 < self.top_p <= 1,
             "min_p": 0 <= self.min_p <= 1,
-            "repeat_penalty": 0 < self.repeat_penalty <= 100,
+            "repeat_penalty": 0.01 <= self.repeat_penalty <= 100,
             "seed": 0 <= self.seed < 2**32 - 1,  # the largest value asks the engine for a random seed
             "max_tokens": 1 <= self.max_tokens < 2**31,
             "stop": all(isinstance(text, str) and text for text in self.stop),
@@ -203,6 +208,8 @@ class SamplingParams:
         for name, good in checks.items():
             if not good:
                 raise UsageError(f"{name}={getattr(self, name)!r} is out of range")
+        if self.temperature < _COLDEST:
+            object.__setattr__(self, "temperature", 0.0)
 
 
 @dataclass(frozen=True)
@@ -284,7 +291,10 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of a streamed answer: whole characters, and the tokens that arrived with them."""
+    """A piece of a streamed answer: whole characters, and the tokens that arrived with them.
+
+    `spans` are the same characters, each with whether the token that completed it was drafted.
+    """
 
     text: str
     tokens: tuple[int, ...]
@@ -292,6 +302,7 @@ class Chunk:
     statistics: Statistics
     logprobs: tuple[float, ...] = ()
     finish_reason: FinishReason | None = None
+    spans: tuple[tuple[str, bool], ...] = ()
 
 
 @dataclass(frozen=True)

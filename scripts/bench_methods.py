@@ -15,7 +15,7 @@ import edgespec
 from edgespec.speculation.verify import LOSSY, METHODS
 from pair import pydocs
 
-CONTEXT, TOKENS = 1024, 96
+CONTEXT, TOKENS = 1024, 48
 SAMPLED = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.0}
 
 
@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--drafter", type=Path, required=True)
-    parser.add_argument("--budget", default="80%")
+    parser.add_argument("--budget", required=True)
     args = parser.parse_args()
     pair = {"target": args.target, "drafter": args.drafter, "budget": args.budget}
     drafter: dict[str, Any] = {"stages": ["drafter"]}
@@ -60,7 +60,7 @@ def main() -> None:
         print(row(f"`--verify {name}`, temperature 0.8", drafter | {"verify": name}, pair, SAMPLED), flush=True)
     for name in LOSSY:
         print(row(f"`--lossy {name}`, temperature 0.8", drafter | {"lossy": name}, pair, SAMPLED), flush=True)
-    for stages in (["drafter"], ["ngram"], ["ngram", "drafter"]):
+    for stages in (["drafter"], ["ngram"], ["ngram", "drafter"], ["layers"], ["ngram", "layers"]):
         print(row(f"`--stages {','.join(stages)}`, greedy", {"stages": stages}, pair, {}), flush=True)
     for view in ("window", "retrieval"):
         views = {"draft_view": view, "draft_cells": 256}

@@ -2,6 +2,7 @@
 
 One token a pass, choosing anew included; the baseline sees all of a context of 1,024 tokens. What the tokens are and what their
 keys were computed from does not matter to the cost: tokens are random, long contexts are filled through a short window.
+"In a file" keeps in memory what is looked at alone, as a plan does.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from edgespec.engines.llamacpp.model import LlamaModel
+from edgespec.engines.llamacpp.session import LlamaSession
 from edgespec.memory.cpu import usable_threads
-from edgespec.memory.plan import voting_layers
+from edgespec.memory.plan import MOST_NODES, resident_cells, voting_layers
 from edgespec.modelfile.header import read_model
 from edgespec.speculation.drafting.view import ViewedSession
 from edgespec.speculation.retrieval import Shape, View
@@ -37,35 +39,49 @@ def seconds(session: ViewedSession, tokens: list[int]) -> float:
     return middle + choosing / len(tokens)
 
 
+def measure(session: LlamaSession, tokens: list[int], length: int, shape: Shape) -> float:
+    session.rewind(length)
+    while session.length < length:
+        session.extend(tokens[session.length : min(length, session.length + FILLED)])
+        session.flush()
+        session.attend([(0, 16), (max(16, session.length - FILLED), session.length)])
+    if session.spill is None:
+        session.attend(None)
+    viewed = ViewedSession(session, shape)
+    seconds(viewed, tokens[length : length + 8])  # what was deferred is evaluated, and the first choice made
+    return seconds(viewed, tokens[length : length + TOKENS])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--drafter", type=Path, required=True)
     parser.add_argument("--length", type=int, default=32768)
     parser.add_argument("--cells", type=int, default=1024)
     args = parser.parse_args()
-    header = read_model(args.drafter)
-    model = LlamaModel(header, None, threads=usable_threads())
-    tokens = np.random.default_rng(1).integers(10, model.tokenizer.size, args.length + 8 * TOKENS).tolist()
-    session = model.session(context=args.length + 8 * TOKENS, chunk=64, max_nodes=32, voting=voting_layers(header))
+    model = LlamaModel(read_model(args.drafter), None, threads=usable_threads())
+    context = args.length + 8 * TOKENS
+    tokens = np.random.default_rng(1).integers(10, model.tokenizer.size, context).tolist()
 
-    def measure(length: int, view: View) -> float:
-        session.rewind(length)
-        while session.length < length:
-            session.extend(tokens[session.length : min(length, session.length + FILLED)])
-            session.flush()
-            session.attend([(0, 16), (max(16, session.length - FILLED), session.length)])
-        session.attend(None)
-        viewed = ViewedSession(session, Shape(view, args.cells))
-        seconds(viewed, tokens[length : length + 8])  # what was deferred is evaluated, and the first choice made
-        return seconds(viewed, tokens[length : length + TOKENS])
+    def session(resident: int = 0) -> LlamaSession:
+        voting = voting_layers(model.header)
+        return model.session(context=context, chunk=64, max_nodes=MOST_NODES, voting=voting, resident=resident)
 
-    base = measure(BASE, "full")
+    whole, views = session(), ("retrieval", "window")
+    base = measure(whole, tokens, BASE, Shape("full", args.cells))
     print("| tokens of context | view | ms a drafted token | of the baseline |\n|---|---|---|---|")
     print(f"| {BASE} | full | {1e3 * base:.1f} | 1.00 |", flush=True)
-    for view in ("retrieval", "window", "full"):
-        took = measure(args.length, view)
-        cells = args.length if view == "full" else args.cells
-        print(f"| {args.length} | {view}, {cells} cells | {1e3 * took:.1f} | {took / base:.2f} |", flush=True)
+
+    def report(used: LlamaSession, view: View, note: str) -> None:
+        took = measure(used, tokens, args.length, Shape(view, args.cells))
+        print(f"| {args.length} | {view}, {note} | {1e3 * took:.1f} | {took / base:.2f} |", flush=True)
+
+    partly = session(resident_cells(args.cells, MOST_NODES))
+    for view in views:
+        report(partly, view, f"{args.cells} cells, the others in a file")
+    partly.close()
+    for view in views:
+        report(whole, view, f"{args.cells} cells, all in memory")
+    report(whole, "full", f"{args.length} cells")
 
 
 if __name__ == "__main__":

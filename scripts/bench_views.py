@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.loading import embedded_model
-from edgespec.memory.plan import voting_layers
+from edgespec.memory.plan import resident_cells, voting_layers
 from edgespec.modelfile.header import read_model
 from edgespec.speculation.decoder import Decoder
 from edgespec.speculation.drafting.model import ModelDrafter
@@ -45,12 +45,13 @@ def haystacks(count: int, characters: int) -> list[str]:
 
 
 class Views:
-    def __init__(self, layers: Sequence[int] | None, drafting: str) -> None:
+    def __init__(self, layers: Sequence[int] | None, drafting: str, resident: int) -> None:
         target, drafter = (read_model(embedded_model(role)) for role in ("target", drafting))
         self._models = LlamaModel(target, None, threads=2), LlamaModel(drafter, None, threads=2)
         self.tokenizer = self._models[0].tokenizer
         self._main = self._models[0].session(context=CONTEXT, chunk=256, max_nodes=8)
-        self._small = self._models[1].session(context=CONTEXT, chunk=64, max_nodes=8, voting=layers or voting_layers(drafter))
+        voting = layers or voting_layers(drafter)
+        self._small = self._models[1].session(context=CONTEXT, chunk=64, max_nodes=8, voting=voting, resident=resident)
 
     def encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text, special=True, bos=True)
@@ -74,11 +75,11 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=12)
     parser.add_argument("--layers", help="whose attention chooses, for example 1,3")
     parser.add_argument("--self", dest="itself", action="store_true", help="the target drafts for itself")
+    parser.add_argument("--in-file", action="store_true", help="what is out of view is in a file; there is no full view then")
     args = parser.parse_args()
-    views = Views(
-        [int(layer) for layer in args.layers.split(",")] if args.layers else None, "target" if args.itself else "drafter"
-    )
-    print("| text | view | accepted of drafted | of the full view's |\n|---|---|---|---|")
+    layers = [int(layer) for layer in args.layers.split(",")] if args.layers else None
+    views = Views(layers, "target" if args.itself else "drafter", resident_cells(args.cells, 8) if args.in_file else 0)
+    print("| text | view | accepted of drafted | of the first view's |\n|---|---|---|---|")
     encoded = {
         name: [tokens[:PROMPT] for text in texts if len(tokens := views.encode(text)) >= PROMPT]
         for name, texts in long_texts(args.texts).items()
@@ -86,7 +87,7 @@ def main() -> None:
     encoded["needle"] = [tokens for text in haystacks(4 * args.texts, 4000) if len(tokens := views.encode(text)) <= PROMPT]
     for name, prompts in encoded.items():
         whole = 0.0
-        for view in ("full", "window", "retrieval"):
+        for view in ("window", "retrieval") if args.in_file else ("full", "window", "retrieval"):
             counts = [views.accepted(prompt, 5 if name == "needle" else 256, view, args.cells) for prompt in prompts]
             share = sum(right for right, _ in counts) / sum(drafted for _, drafted in counts)
             whole = whole or share

@@ -41,4 +41,10 @@ if ! ls "$wheels/$engine"*.whl >/dev/null 2>&1; then
 fi
 "${pip[@]}" install -q --no-deps --force-reinstall "$wheels/$engine"*.whl
 "${pip[@]}" install -q --no-deps --no-build-isolation -e .
+
+# The page is tested in a real browser; its tests are skipped, saying so, where there is none.
+if [ "$kind" = dev ] && ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    echo "installing chromium for the tests of the page" >&2
+    apt-get install -y -q chromium >/dev/null 2>&1 || echo "chromium cannot be installed: the page is not tested" >&2
+fi
 touch "$stamp"

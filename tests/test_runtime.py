@@ -92,7 +92,9 @@ def test_the_second_turn_pays_only_for_its_own_tokens(paged: Runtime) -> None:
     passes = paged._target.passes
     turn = [*STORY, {"role": "assistant", "content": first.text}, {"role": "user", "content": "Thanks!"}]
     prompt = paged.prompt_tokens(turn)
-    kept = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(paged._history, prompt, strict=False)))
+    kept = sum(
+        1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(paged._generator.history, prompt, strict=False))
+    )
     assert kept >= len(paged.prompt_tokens(STORY))
     seen: list[int] = []
     real, paged._target.extend = paged._target.extend, lambda tokens: (seen.extend(tokens), real(tokens))[1]

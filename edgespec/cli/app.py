@@ -11,15 +11,18 @@ from typing import Annotated
 import typer
 
 import edgespec
+from edgespec.cli.batch import batch
 from edgespec.cli.bench import bench
 from edgespec.cli.chat import chat
 from edgespec.cli.console import say
 from edgespec.cli.datastore import datastore
 from edgespec.cli.demo import demo
 from edgespec.cli.doctor import doctor
+from edgespec.cli.models import list_models, ps, pull, remove_model, show
 from edgespec.cli.pages import pages
 from edgespec.cli.plan import plan
 from edgespec.cli.run import run
+from edgespec.cli.serve import serve
 from edgespec.errors import Cancelled, EdgespecError, UsageError
 
 __all__ = ["main"]
@@ -28,8 +31,13 @@ app = typer.Typer(
     name="edgespec", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
     help="Run a language model larger than the memory you give it.",
 )  # fmt: skip
-for command in (run, chat, plan, bench, demo, doctor):
+for command in (run, chat, serve, batch, plan, bench, demo, doctor):
     app.command()(command)
+app.command("pull")(pull)
+app.command("list")(list_models)
+app.command("show")(show)
+app.command("rm")(remove_model)
+app.command("ps")(ps)
 app.add_typer(pages, name="pages")
 app.add_typer(datastore, name="datastore")
 
@@ -50,7 +58,7 @@ def _root(
 
 
 def main() -> None:
-    """Entry point: 0 done, 2 usage, 3 model, 4 budget, 5 fault while running, 6 engine absent, 130 interrupted."""
+    """Entry point: 0 done, 2 usage, 3 model, 4 budget, 5 fault while running, 6 engine absent, 7 hub, 130 interrupted."""
     code = _main()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer is given: one more Ctrl-C cannot change it
     sys.exit(code)

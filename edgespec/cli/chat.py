@@ -1,18 +1,22 @@
-"""`edgespec chat`: a plain loop over several turns; the KV cache of what was said before is reused."""
+"""`edgespec chat`: talk on a terminal; the KV cache of what was said before is reused."""
 
 from __future__ import annotations
 
 import sys
 
-from edgespec import runtime as api
 from edgespec.cli import options as opt
 from edgespec.cli.console import interruptible, pumped, say, write
+from edgespec.cli.lines import lines
+from edgespec.cli.markdown import MarkdownStyler
 from edgespec.cli.opening import opened
 from edgespec.cli.report import summary
-from edgespec.errors import ContextFull
-from edgespec.text.template import Message
+from edgespec.cli.talk import COMMANDS, Settings, Talk
+from edgespec.errors import ContextFull, EdgespecError, ModelError, UsageError
+from edgespec.types import Chunk
 
 __all__ = ["chat"]
+
+_DRAFTED, _RESET = "\x1b[32m", "\x1b[0m"
 
 
 def chat(
@@ -20,10 +24,11 @@ def chat(
     drafter: opt.Drafter = None,
     budget: opt.Budget = None,
     context: opt.Context = None,
-    max_tokens: opt.MaxTokens = 256,
+    max_tokens: opt.MaxTokens = 1024,
     temperature: opt.Temperature = 0.0,
     seed: opt.Seed = 0,
     system: opt.System = None,
+    load: opt.Load = None,
     speculation: opt.Mode = opt.SpeculationMode.auto,
     stages: opt.Stages = None,
     datastore: opt.Datastore = None,
@@ -34,47 +39,51 @@ def chat(
     trace: opt.Trace = None,
     verbose: opt.Verbose = False,
 ) -> None:
-    """Talk with the model. Ctrl-C stops an answer, Ctrl-D or /bye leaves."""
+    """Talk with the model; /help shows what else it can do. Ctrl-C stops an answer, Ctrl-D or /bye leaves."""
+    settings = Settings(temperature=temperature, seed=seed, max_tokens=max_tokens, verbose=verbose)
     opening = opened(
         trace, target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
         speculation=speculation.value, stages=opt.stage_list(stages), datastore=datastore, kv_type=kv_type.value,
         pages=pages.value,
     )  # fmt: skip
     with opening as runtime:
-        messages: list[Message] = [{"role": "system", "content": system}] if system else []
-        while (line := _read()) is not None:
-            if line.strip():
-                _turn(runtime, messages, line, max_tokens=max_tokens, temperature=temperature, seed=seed, verbose=verbose)
+        talk = Talk(runtime, say, settings)
+        if load:
+            talk.load(load)
+        if system:
+            talk.system(system)
+        for line in lines(list(COMMANDS), lambda: talk.status):
+            _turn(talk, line)
 
 
-def _read() -> str | None:
-    """The next line, None at the end."""
-    if sys.stdin.isatty():
-        sys.stderr.write(">>> ")
-        sys.stderr.flush()
+def _turn(talk: Talk, line: str) -> None:
+    """A command or a question; what goes wrong with one of them ends no chat, but for faults that all would meet."""
     try:
-        line = sys.stdin.readline()
-    except KeyboardInterrupt:
-        return None
-    return None if not line or line.strip() == "/bye" else line.rstrip("\n")
-
-
-def _turn(
-    runtime: api.Runtime, messages: list[Message], line: str, *, max_tokens: int, temperature: float, seed: int, verbose: bool
-) -> None:
-    """One question and its answer, both appended to `messages`; a turn that does not fit is taken back."""
-    messages.append({"role": "user", "content": line})
-    answer = ""
-    try:
-        with interruptible(runtime):
-            for chunk in pumped(runtime.stream(messages, max_tokens=max_tokens, temperature=temperature, seed=seed)):
-                answer += chunk.text
-                write(chunk.text)
+        question = talk.command(line) if line.startswith("/") else line
+        if question is not None:
+            _answer(talk, question)
     except ContextFull as error:
-        messages.pop()
-        say(f"{error}; or start again to forget what was said")
-        return
-    write("\n")
-    messages.append({"role": "assistant", "content": answer})
-    if verbose:
-        say(summary(runtime, chunk.statistics))
+        say(f"{error}; or /clear to forget what was said")
+    except (UsageError, ModelError) as error:
+        say(str(error))
+    except EdgespecError:
+        write("\n")
+        raise
+
+
+def _answer(talk: Talk, question: str) -> None:
+    styled = sys.stdout.isatty() and not talk.settings.colour
+    markdown = MarkdownStyler()
+    with interruptible(talk.runtime):
+        for chunk in pumped(talk.ask(question)):
+            if styled:
+                write(markdown.feed(chunk.text))
+            else:
+                write(_coloured(chunk) if talk.settings.colour else chunk.text)
+    write((markdown.finish() if styled else "") + "\n")
+    if talk.settings.verbose and talk.statistics:
+        say(summary(talk.runtime, talk.statistics))
+
+
+def _coloured(chunk: Chunk) -> str:
+    return "".join(f"{_DRAFTED}{text}{_RESET}" if drafted else text for text, drafted in chunk.spans)

@@ -9,7 +9,9 @@ from typing import Any
 
 from edgespec import runtime as api
 from edgespec.cli.console import interruptible, progress, say
+from edgespec.cli.models import located
 from edgespec.errors import UsageError
+from edgespec.running import announced
 from edgespec.timeline import OFF, Timeline
 
 __all__ = ["opened"]
@@ -21,12 +23,14 @@ def opened(trace: Path | None = None, **options: Any) -> Iterator[api.Runtime]:
     if trace and not trace.parent.is_dir():
         raise UsageError(f"{trace.parent} is not a folder: choose another --trace")
     timeline = Timeline() if trace else OFF
+    options["target"], options["drafter"] = located(options.get("target"), options.get("drafter"))
     with progress() as status:
         runtime = api.load(**options, progress=status, timeline=timeline)
     try:
         for note in runtime.notes:
             say(note)
-        yield runtime
+        with announced(runtime.header.name, runtime.plan.budget):
+            yield runtime
     finally:
         with interruptible(runtime):  # a second Ctrl-C must not break the closing in half
             runtime.close()

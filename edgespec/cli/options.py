@@ -89,8 +89,11 @@ def stage_list(text: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in text.split(",")) if text is not None else None
 
 
-Target = Annotated[Path | None, _option("target", "The large model (GGUF); without it, the embedded pair.")]
-Drafter = Annotated[Path | None, _option("drafter", "A small model of the same vocabulary.")]
+Target = Annotated[
+    str | None,
+    _option("target", "The large model, a GGUF file or a pulled name; without it, the embedded pair.", metavar="MODEL"),
+]
+Drafter = Annotated[str | None, _option("drafter", "A small model of the same vocabulary.", metavar="MODEL")]
 Budget = Annotated[
     str | None, _option("budget", "Memory for the whole process: 2GiB, 600MB, 60%. Default 50% of what is usable.")
 ]
@@ -122,6 +125,7 @@ MinP = Annotated[float, _option("min-p", "Drop tokens below this share of the li
 RepeatPenalty = Annotated[float, _option("repeat-penalty", "Above 1 discourages repetition.")]
 Seed = Annotated[int, _option("seed", "Same seed, same text.")]
 Stop = Annotated[list[str] | None, _option("stop", "End before this text; may be given several times.")]
+Load = Annotated[str | None, typer.Option("--load", help="Go on with a saved conversation.", metavar="NAME")]
 System = Annotated[str | None, _option("system", "A system message.")]
 Raw = Annotated[bool, _option("raw", "Continue the prompt as plain text, without the chat template.")]
 File = Annotated[Path | None, _option("file", "Read the prompt from a file.")]

@@ -8,6 +8,7 @@ from typing import Any
 
 from edgespec.cli import options as opt
 from edgespec.cli.console import progress, say, write
+from edgespec.cli.models import located
 from edgespec.loading import Options, auto_policy, prepare
 from edgespec.memory.budget import format_size
 from edgespec.strategy import DRAFT_CELLS, SpeculationOptions
@@ -31,8 +32,9 @@ def plan(
     """Show the memory plan and the predicted ceiling; refuse an impossible budget with the minimum."""
     asked: Any = opt.stage_list(stages), draft_view.value
     guessing = SpeculationOptions(stages=asked[0], draft_view=asked[1], draft_cells=draft_cells)
+    found, small = located(target, drafter)
     options = Options(
-        target, drafter, budget, context, threads, kv_type=kv_type.value, stages=guessing.wanted, draft_cells=guessing.cells
+        found, small, budget, context, threads, kv_type=kv_type.value, stages=guessing.wanted, draft_cells=guessing.cells
     )
     with progress() as status:
         prepared = prepare(options, status)

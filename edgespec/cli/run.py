@@ -16,6 +16,7 @@ from edgespec.cli.console import interruptible, progress, pumped, say, write
 from edgespec.cli.opening import opened
 from edgespec.cli.report import as_json, summary
 from edgespec.errors import Cancelled, UsageError
+from edgespec.hub.names import catalog, is_name
 from edgespec.strategy import DRAFT_CELLS
 from edgespec.text.template import Message
 from edgespec.types import Chunk, SamplingParams
@@ -24,7 +25,9 @@ __all__ = ["run"]
 
 
 def run(
-    prompt: Annotated[str | None, typer.Argument(help="The prompt; without it, --file or stdin.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(help="The prompt, after a model's name if one is given; without it, --file or stdin.")
+    ] = None,
     file: opt.File = None,
     target: opt.Target = None,
     drafter: opt.Drafter = None,
@@ -60,6 +63,8 @@ def run(
     """Answer one prompt and say what it took."""
     sampling = _sampling(locals())
     SamplingParams(**sampling)  # refused before anything is loaded
+    named, prompt = _model_and_prompt(words or [])
+    target = named or target
     text = _prompt(prompt, file)
     opening = opened(
         trace, target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
@@ -80,6 +85,16 @@ def run(
             say(line)
         if chunks[-1].finish_reason == "cancelled":
             raise Cancelled("stopped")
+
+
+def _model_and_prompt(words: list[str]) -> tuple[str | None, str | None]:
+    """`run MODEL PROMPT`, `run MODEL` and `run PROMPT`: what names a model is one. Raises UsageError for more words."""
+    first = words[0] if words else ""
+    model = first if first in catalog() or first.endswith(".gguf") or (len(words) > 1 and is_name(first)) else None
+    rest = words[1:] if model else words
+    if len(rest) > 1:
+        raise UsageError(f"{rest[1]!r} is one word too many: put the prompt in quotes")
+    return model, rest[0] if rest else None
 
 
 def _sampling(given: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from edgespec.memory.layout import PAGE, PARTS, pin_layers, segment_sizes, sprea
 from edgespec.memory.resident import ROW_BUDGET, embedding_by_rows
 from edgespec.types import Item, KvType, MemoryPlan, ModelHeader, Paging, Speeds
 
-__all__ = ["DRAFT_CHUNK", "MOST_NODES", "SPOKEN_CONTEXTS", "Request", "make_plan", "voting_layers"]
+__all__ = ["DRAFT_CHUNK", "MOST_NODES", "SPOKEN_CONTEXTS", "Request", "make_plan", "resident_cells", "voting_layers"]
 
 KV_STEP = 256  # the engine rounds contexts up to this
 DEFAULT_CONTEXT = 4096
@@ -72,16 +72,15 @@ def _plan_for(request: Request, context: int) -> MemoryPlan:
     try:
         return _chunked(request, context, 0)
     except BudgetError:
-        cells = _resident_cells(request)
+        cells = resident_cells(request.draft_cells, request.max_nodes) if request.draft_cells else 0
         if not request.drafter or not cells or cells >= context:
             raise
         return _chunked(request, context, cells)
 
 
-def _resident_cells(request: Request) -> int:
-    """What a drafter needs in memory that looks at a part of its context: that part, and one pass of any kind."""
-    cells = request.draft_cells + DRAFT_CHUNK + 2 * (request.max_nodes + 1)
-    return -(-cells // KV_STEP) * KV_STEP if request.draft_cells else 0
+def resident_cells(viewed: int, nodes: int) -> int:
+    """What a drafter needs in memory that looks at `viewed` tokens of its context: these, and one pass of any kind."""
+    return -(-(viewed + DRAFT_CHUNK + 2 * (nodes + 1)) // KV_STEP) * KV_STEP
 
 
 def _chunked(request: Request, context: int, cells: int) -> MemoryPlan:

@@ -6,6 +6,7 @@ CVE-2024-34359 is what happens without the sandbox.
 from __future__ import annotations
 
 import datetime
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from edgespec.errors import ModelError, UsageError
 
 __all__ = ["ChatTemplate", "Message"]
 
-Message = Mapping[str, str]
+Message = Mapping[str, Any]
 _SECONDS = 2.0
 _MOST_CHARACTERS = 1 << 22
 _ROLES = ("system", "user", "assistant", "tool")
@@ -54,24 +55,31 @@ class ChatTemplate:
         environment.globals["raise_exception"] = _refuse
         environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(str(form)[:100])
         self._tokens = {"bos_token": bos, "eos_token": eos}
+        self._has_tools = bool(re.search(r"\btools\b", source or ""))
         try:
             self._template = environment.from_string(source or _PLAIN)
         except (jinja2.TemplateError, RecursionError) as error:
             raise ModelError(f"the model's chat template is broken ({error}): use `run` without chat, or another file") from error
 
-    def render(self, messages: Sequence[Message]) -> str:
-        """Text that ends where the assistant is to speak. Raises UsageError for bad messages, ModelError for a bad template."""
+    def render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        """Text that ends where the assistant is to speak, told of the `tools` it may call.
+
+        Raises UsageError for bad messages, ModelError for a bad template.
+        """
+        if tools and not self._has_tools:
+            raise UsageError("this model's chat template knows no tools: leave them out, or use another model")
         for message in messages:
             if message.get("role") not in _ROLES or not isinstance(message.get("content"), str):
                 raise UsageError(f"a message needs a role of {', '.join(_ROLES)} and text as content")
         try:
-            return _within(_SECONDS, lambda: self._collect(messages))
+            return _within(_SECONDS, lambda: self._collect(messages, tools))
         except (jinja2.TemplateError, RecursionError, OverflowError, TypeError, ValueError, ArithmeticError) as error:
             raise ModelError(f"the model's chat template failed ({error}): check the messages' roles and their order") from error
 
-    def _collect(self, messages: Sequence[Message]) -> str:
+    def _collect(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
         """Piece by piece, so that a template which never ends is stopped by its length."""
-        pieces = self._template.generate(messages=[dict(m) for m in messages], add_generation_prompt=True, **self._tokens)
+        given = {"messages": [dict(message) for message in messages], "tools": [dict(tool) for tool in tools] or None}
+        pieces = self._template.generate(**given, add_generation_prompt=True, **self._tokens)
         text: list[str] = []
         total = 0
         for piece in pieces:

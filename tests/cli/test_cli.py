@@ -201,7 +201,7 @@ def test_no_terminal_no_spinner_and_a_terminal_shows_one() -> None:
 
 def test_every_exit_code_of_the_table_is_an_error_class() -> None:
     codes = {kind.exit_code for kind in _all_errors(EdgespecError)}
-    assert codes == {2, 3, 4, 5, 6, 130}
+    assert codes == {2, 3, 4, 5, 6, 7, 130}
 
 
 def _all_errors(kind: type[EdgespecError]) -> list[type[EdgespecError]]:

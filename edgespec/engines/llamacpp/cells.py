@@ -113,6 +113,23 @@ class Cells:
         if llama().llama_state_seq_set_data(self._context, buffer, len(data), sequence) == 0:
             raise EngineError("the engine has no room for keys and values that come back: raise --draft-cells")
 
+    def save(self, path: str, tokens: Sequence[int]) -> None:
+        """Write what is committed, and that it is `tokens`, to a file, without a copy in memory."""
+        said = (ctypes.c_int32 * len(tokens))(*tokens)
+        if not llama().llama_state_seq_save_file(self._context, path.encode(), 0, said, len(tokens)):
+            raise EngineError(f"the engine cannot write {path}: free some disk space")
+
+    def load(self, path: str) -> list[int] | None:
+        """Have what `save` wrote committed instead of what is; the tokens, None where the engine refuses the file."""
+        self.truncate(0)
+        said, count = (ctypes.c_int32 * self.capacity)(), ctypes.c_size_t(0)
+        if not llama().llama_state_seq_load_file(self._context, path.encode(), 0, said, len(said), ctypes.byref(count)):
+            self.truncate(0)
+            return None
+        self.share(0, 0, count.value)
+        self.evaluated = count.value
+        return list(said[: count.value])
+
     def truncate(self, length: int) -> int:
         """Keep the first `length` tokens in every sequence; 0, everything dropped, where the engine cannot."""
         if not self.remove_everywhere(length) or llama().llama_memory_seq_pos_max(self._memory, 0) != length - 1:

@@ -162,7 +162,7 @@ class LlamaModel:
 
     def sampler(self, params: SamplingParams, vocabulary: int | None = None) -> LlamaSampler:
         """For rows of `vocabulary` logits (default: this model's)."""
-        return LlamaSampler(params, vocabulary or self.tokenizer.size)
+        return LlamaSampler(params, self.tokenizer, vocabulary or self.tokenizer.size)
 
     def interrupt(self) -> None:
         """End the running pass and all later ones until `resume`; safe from any thread."""

@@ -1,4 +1,4 @@
-"""llama.cpp's own samplers, in llama-cpp-python's order: penalties, top-k, typical, top-p, min-p, temperature; then the draw."""
+"""llama.cpp's own samplers in llama-cpp-python's order (penalties, grammar, top-k, top-p, min-p, temperature), and the draw."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgespec.engines.llamacpp.grammar import grammar_sampler
 from edgespec.engines.llamacpp.library import llama
+from edgespec.engines.llamacpp.tokenizer import LlamaTokenizer
 from edgespec.engines.near_ties import DRAW_MARGIN, greedy_near_tie, mirrored_uniforms
 from edgespec.types import Floats, SamplingParams
 
@@ -21,16 +23,16 @@ _ENTRY = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 class LlamaSampler:
     """`filters` decide what may be drawn and how likely; the draw is a sampler of its own: one can ask without drawing."""
 
-    def __init__(self, params: SamplingParams, vocabulary: int, filters: Any = None) -> None:
+    def __init__(self, params: SamplingParams, tokenizer: LlamaTokenizer, vocabulary: int, filters: Any = None) -> None:
         lib = llama()
-        self._params = params
+        self._params, self._tokenizer = params, tokenizer
         self._entries = np.empty(vocabulary, _ENTRY)
         self._ids = np.arange(vocabulary, dtype=np.int32)
         self._array = lib.llama_token_data_array()
         self._greedy = params.temperature == 0
         self._uniforms = mirrored_uniforms(params.seed)
         self.near_ties = 0
-        self._filters = filters or _filters(params, vocabulary)
+        self._filters = filters or _filters(params, tokenizer, vocabulary)
         self._last = lib.llama_sampler_init_greedy() if self._greedy else lib.llama_sampler_init_dist(params.seed)
 
     def probs(self, row: Floats) -> NDArray[np.float64]:
@@ -71,7 +73,7 @@ class LlamaSampler:
         llama().llama_sampler_accept(self._filters, token)
 
     def clone(self) -> LlamaSampler:
-        return LlamaSampler(self._params, len(self._ids), llama().llama_sampler_clone(self._filters))
+        return LlamaSampler(self._params, self._tokenizer, len(self._ids), llama().llama_sampler_clone(self._filters))
 
     def close(self) -> None:
         if self._filters:
@@ -80,10 +82,12 @@ class LlamaSampler:
             self._filters = self._last = None
 
 
-def _filters(params: SamplingParams, vocabulary: int) -> Any:
+def _filters(params: SamplingParams, tokenizer: LlamaTokenizer, vocabulary: int) -> Any:
+    """Raises UsageError for a grammar that is none."""
     lib = llama()
-    chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
     stages = [lib.llama_sampler_init_penalties(vocabulary, _PENALTY_WINDOW, params.repeat_penalty, 0.0, 0.0)]
+    if params.grammar:
+        stages.append(grammar_sampler(tokenizer, params.grammar))
     if params.temperature > 0:
         stages += [
             lib.llama_sampler_init_top_k(params.top_k),
@@ -92,6 +96,7 @@ def _filters(params: SamplingParams, vocabulary: int) -> Any:
             lib.llama_sampler_init_min_p(params.min_p, 1),
             lib.llama_sampler_init_temp(params.temperature),
         ]
+    chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
     for stage in stages:
         lib.llama_sampler_chain_add(chain, stage)
     return chain

@@ -182,6 +182,19 @@ class LlamaSession(_Timeline):
             while self._deferred:
                 self._evaluate_deferred(min(len(self._deferred), self._chunk))
 
+    def save(self, path: str, tokens: Sequence[int]) -> None:
+        """Write keys and values of everything committed, which is `tokens`. Raises EngineError."""
+        with self._cells.open():
+            self.flush()
+            self._drop_tree()
+            self._cells.save(path, tokens[: self.evaluated])
+
+    def load(self, path: str) -> list[int] | None:
+        """Go on from what `save` wrote: its tokens; None, with nothing committed, where the engine refuses it."""
+        with self._cells.open():
+            self.rewind(0)
+            return None if self.capture else self._cells.load(path)
+
     def close(self) -> None:
         self._cells.close()
         if self.spill:

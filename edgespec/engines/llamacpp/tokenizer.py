@@ -15,17 +15,19 @@ __all__ = ["LlamaTokenizer", "opened_tokenizer"]
 
 
 class LlamaTokenizer:
+    """`vocabulary` is the engine's, valid as long as the model."""
+
     def __init__(self, model: Any) -> None:
-        self._vocab = llama().llama_model_get_vocab(model)
+        self.vocabulary = llama().llama_model_get_vocab(model)
         self._pieces: dict[int, bytes] = {}
-        self.size = int(llama().llama_vocab_n_tokens(self._vocab))
+        self.size = int(llama().llama_vocab_n_tokens(self.vocabulary))
 
     def encode(self, text: str, *, special: bool = False, bos: bool = False) -> list[int]:
         data = text.encode("utf-8", "replace")
         room = len(data) + 8
         for _ in range(2):
             buffer = (ctypes.c_int32 * room)()
-            count = llama().llama_tokenize(self._vocab, data, len(data), buffer, room, bos, special)
+            count = llama().llama_tokenize(self.vocabulary, data, len(data), buffer, room, bos, special)
             if count >= 0:
                 return list(buffer[:count])
             room = -count
@@ -34,19 +36,19 @@ class LlamaTokenizer:
     def piece(self, token: int) -> bytes:
         if token not in self._pieces:
             buffer = ctypes.create_string_buffer(64)
-            count = llama().llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+            count = llama().llama_token_to_piece(self.vocabulary, token, buffer, len(buffer), 0, False)
             if count < 0:
                 buffer = ctypes.create_string_buffer(-count)
-                count = llama().llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+                count = llama().llama_token_to_piece(self.vocabulary, token, buffer, len(buffer), 0, False)
             self._pieces[token] = buffer.raw[: max(0, count)]
         return self._pieces[token]
 
     def ends(self, token: int) -> bool:
-        return bool(llama().llama_vocab_is_eog(self._vocab, token))
+        return bool(llama().llama_vocab_is_eog(self.vocabulary, token))
 
     @property
     def adds_bos(self) -> bool:
-        return bool(llama().llama_vocab_get_add_bos(self._vocab))
+        return bool(llama().llama_vocab_get_add_bos(self.vocabulary))
 
 
 @contextmanager

@@ -1,0 +1,65 @@
+"""`edgespec batch`: many prompts from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from edgespec.batch import Batch
+from edgespec.cli import options as opt
+from edgespec.cli.console import interruptible, say
+from edgespec.cli.opening import opened
+
+__all__ = ["batch"]
+
+Source = Annotated[Path, typer.Argument(help="JSON lines, each with a prompt or messages, and sampling options.")]
+Out = Annotated[Path, typer.Argument(help="Answers, one line each; what it has already is not asked again.")]
+
+
+def batch(
+    source: Source,
+    out: Out,
+    target: opt.Target = None,
+    drafter: opt.Drafter = None,
+    budget: opt.Budget = None,
+    context: opt.Context = None,
+    speculation: opt.Mode = opt.SpeculationMode.auto,
+    stages: opt.Stages = None,
+    datastore: opt.Datastore = None,
+    kv_type: opt.KvType = opt.KvTypes.f16,
+    pages: opt.Pages = opt.PagesChoice.auto,
+    threads: opt.Threads = None,
+    strict: opt.Strict = False,
+) -> None:
+    """Answer every line of a file; killed, it goes on where it was. Failed lines say why."""
+    work = Batch(source, out)
+    left = len(work.tasks) - len(work.done)
+    if work.done:
+        say(f"{len(work.done)} of {len(work.tasks)} lines are answered already")
+    if not left:
+        return
+    opening = opened(
+        target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
+        speculation=speculation.value, stages=opt.stage_list(stages), datastore=datastore, kv_type=kv_type.value,
+        pages=pages.value,
+    )  # fmt: skip
+    failed = 0
+    with opening as runtime, interruptible(runtime), _bar() as bar:
+        task = bar.add_task("answering", total=len(work.tasks), completed=len(work.done))
+        for answer in work.run(runtime):
+            failed += "error" in answer
+            bar.advance(task)
+    if failed:
+        say(f"{failed} of {left} lines could not be answered: their lines in {out} say why")
+        raise typer.Exit(5)
+
+
+def _bar() -> Progress:
+    """On a terminal only."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal)

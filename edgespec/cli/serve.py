@@ -1,0 +1,73 @@
+"""`edgespec serve`: the API and a page, for programs and people on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgespec.cli import options as opt
+from edgespec.cli.console import say
+from edgespec.cli.opening import opened
+from edgespec.errors import UsageError
+from edgespec.strategy import DRAFT_CELLS
+
+__all__ = ["serve"]
+
+Host = Annotated[
+    str, typer.Option("--host", envvar="EDGESPEC_HOST", help="Where to listen; beyond this machine only with a key.")
+]
+Port = Annotated[int, typer.Option("--port", envvar="EDGESPEC_PORT", min=0, max=65535, help="0 takes any that is free.")]
+Key = Annotated[str | None, typer.Option("--api-key", envvar="EDGESPEC_API_KEY", help="What clients must send to be answered.")]
+Hosts = Annotated[list[str] | None, typer.Option("--allow-host", help="Another name this server is known by.")]
+Origins = Annotated[list[str] | None, typer.Option("--allow-origin", help="A site whose pages may ask: https://example.org")]
+Waiting = Annotated[int, typer.Option("--max-waiting", min=0, help="Requests that may wait; others are told to come again.")]
+
+
+def serve(
+    target: opt.Target = None,
+    drafter: opt.Drafter = None,
+    budget: opt.Budget = None,
+    context: opt.Context = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    api_key: Key = None,
+    allow_host: Hosts = None,
+    allow_origin: Origins = None,
+    max_waiting: Waiting = 64,
+    speculation: opt.Mode = opt.SpeculationMode.auto,
+    stages: opt.Stages = None,
+    datastore: opt.Datastore = None,
+    verify: opt.Verify = "match",
+    lossy: opt.Lossy = None,
+    draft_view: opt.DraftView = opt.ViewChoice.full,
+    draft_cells: opt.DraftCells = DRAFT_CELLS,
+    kv_type: opt.KvType = opt.KvTypes.f16,
+    pages: opt.Pages = opt.PagesChoice.auto,
+    threads: opt.Threads = None,
+    strict: opt.Strict = False,
+) -> None:
+    """Answer over HTTP as the OpenAI API does, with a page at `/`. Ctrl-C ends it."""
+    try:
+        from edgespec.server.guard import Rules
+        from edgespec.server.run import listen, serve_forever
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is missing: pip install 'edgespec[server]'") from None
+    rules = Rules(host, api_key, tuple(allow_host or ()), tuple(allow_origin or ()))
+    listener = listen(host, port)  # refused before anything is loaded
+    opening = opened(
+        target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
+        speculation=speculation.value, stages=opt.stage_list(stages), datastore=datastore, verify=verify, lossy=lossy,
+        draft_view=draft_view.value, draft_cells=draft_cells, kv_type=kv_type.value, pages=pages.value,
+    )  # fmt: skip
+    with listener, opening as runtime:
+        serve_forever(
+            runtime, rules, listener, model=_name(target), waiting=max_waiting,
+            ready=lambda address: say(f"listening on {address} (Ctrl-C ends)"),
+        )  # fmt: skip
+
+
+def _name(target: str | None) -> str:
+    """What clients call it: the name it was asked for by, or its file's."""
+    return Path(target).stem if target and Path(target).exists() else target or "edgespec"

@@ -1,0 +1,84 @@
+"""From a checked request to what the runtime is asked for."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgespec.runtime import Runtime
+from edgespec.server.errors import Refused
+
+__all__ = ["Job", "chat_job", "completion_job"]
+
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty", "seed")
+_TEMPERATURE = 1.0  # the API's default
+_UNTIL_FULL = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """`tools` are the names that may be called; `usage` asks for a last event that counts tokens."""
+
+    tokens: list[int]
+    sampling: dict[str, Any]
+    speculate: bool
+    chat: bool
+    stream: bool
+    usage: bool
+    logprobs: bool
+    tools: frozenset[str] = field(default_factory=frozenset)
+
+
+def chat_job(runtime: Runtime, request: Mapping[str, Any]) -> Job:
+    """Raises UsageError, ContextFull or ModelError as the runtime does."""
+    tools = [] if request.get("tool_choice") == "none" else request.get("tools", [])
+    tokens = runtime.prompt_tokens([_message(message) for message in request["messages"]], tools=tools)
+    most = request.get("max_completion_tokens", request.get("max_tokens"))
+    grammar = _grammar(runtime, request.get("response_format", {"type": "text"}))
+    names = frozenset(tool["function"]["name"] for tool in tools)
+    return _job(request, tokens, most, chat=True, grammar=grammar, logprobs=bool(request.get("logprobs")), tools=names)
+
+
+def completion_job(runtime: Runtime, request: Mapping[str, Any]) -> Job:
+    """Raises UsageError or ContextFull."""
+    tokens = runtime.prompt_tokens(request["prompt"])
+    return _job(request, tokens, request.get("max_tokens", 16), chat=False, logprobs="logprobs" in request)
+
+
+def _job(
+    request: Mapping[str, Any], tokens: list[int], most: int | None, *, chat: bool, logprobs: bool, grammar: str = "",
+    tools: frozenset[str] = frozenset(),
+) -> Job:  # fmt: skip
+    only_ours = request.get("edgespec", {})
+    if grammar and only_ours.get("grammar"):
+        raise Refused(400, "response_format and edgespec.grammar both say what may be said: send one", "invalid_value")
+    stop = request.get("stop", [])
+    sampling = {name: request[name] for name in _SAMPLING if name in request}
+    sampling = {"temperature": _TEMPERATURE, "seed": secrets.randbelow(2**32 - 1)} | sampling
+    sampling |= {
+        "max_tokens": most or _UNTIL_FULL,
+        "stop": [stop] if isinstance(stop, str) else stop,
+        "grammar": grammar or only_ours.get("grammar", ""),
+        "logprobs": logprobs,
+    }
+    return Job(
+        tokens, sampling, only_ours.get("speculation", True), chat, request.get("stream", False),
+        request.get("stream_options", {}).get("include_usage", False), logprobs, tools,
+    )  # fmt: skip
+
+
+def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """As chat templates want it: text as one string, and the role `developer` by its older name."""
+    content = message.get("content") or ""
+    text = content if isinstance(content, str) else "".join(part["text"] for part in content)
+    made = {name: value for name, value in message.items() if value is not None}
+    return made | {"role": "system" if message["role"] == "developer" else message["role"], "content": text}
+
+
+def _grammar(runtime: Runtime, form: Mapping[str, Any]) -> str:
+    if form["type"] == "text":
+        return ""
+    schema = form["json_schema"]["schema"] if form["type"] == "json_schema" else {"type": "object"}
+    return runtime.grammar_of(schema)

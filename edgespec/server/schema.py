@@ -1,0 +1,192 @@
+"""What requests may say: one JSON schema each, which requests are checked against and which is published.
+
+Fields that the OpenAI API has and this server does not are refused unless they ask for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from edgespec.server.errors import Refused
+
+__all__ = ["CHAT", "COMPLETION", "checked", "parsed"]
+
+Schema = dict[str, Any]
+_TEXT: Schema = {"type": "string"}
+_NULL: Schema = {"type": "null"}
+
+
+def _maybe(schema: Schema) -> Schema:
+    """Clients send null for what they leave out."""
+    return {"anyOf": [schema, _NULL]}
+
+
+_STOP = _maybe({"anyOf": [{"type": "string", "minLength": 1}, {
+    "type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 16,
+}]})  # fmt: skip
+_EXTENSION: Schema = {
+    "type": "object",
+    "description": "What only edgespec knows.",
+    "properties": {
+        "speculation": {"type": "boolean", "description": "Whether tokens may be guessed. The text is the same."},
+        "grammar": {"type": "string", "description": "GBNF; nothing it does not allow is said."},
+    },
+    "additionalProperties": False,
+}
+_SAMPLING: Schema = {
+    "model": _maybe(_TEXT),
+    "temperature": _maybe({"type": "number", "minimum": 0, "maximum": 100}),
+    "top_p": _maybe({"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
+    "top_k": _maybe({"type": "integer", "minimum": 0, "maximum": 2**31 - 1}),
+    "min_p": _maybe({"type": "number", "minimum": 0, "maximum": 1}),
+    "repeat_penalty": _maybe({"type": "number", "minimum": 0.01, "maximum": 100}),
+    "seed": _maybe({"type": "integer", "minimum": 0, "maximum": 2**32 - 2}),
+    "max_tokens": _maybe({"type": "integer", "minimum": 1, "maximum": 2**31 - 1}),
+    "stop": _STOP,
+    "stream": _maybe({"type": "boolean"}),
+    "stream_options": _maybe({
+        "type": "object", "properties": {"include_usage": {"type": "boolean"}}, "additionalProperties": False,
+    }),
+    "n": _maybe({"const": 1}),
+    "presence_penalty": _maybe({"const": 0}),
+    "frequency_penalty": _maybe({"const": 0}),
+    "logit_bias": _maybe({"type": "object", "maxProperties": 0}),
+    "user": _maybe(_TEXT),
+    "edgespec": _maybe(_EXTENSION),
+}  # fmt: skip
+_PART: Schema = {
+    "type": "object",
+    "properties": {"type": {"const": "text"}, "text": _TEXT},
+    "required": ["type", "text"],
+    "additionalProperties": False,
+}
+_CALL: Schema = {
+    "type": "object",
+    "properties": {
+        "id": _TEXT,
+        "type": {"const": "function"},
+        "function": {
+            "type": "object",
+            "properties": {"name": _TEXT, "arguments": _TEXT},
+            "required": ["name", "arguments"],
+            "additionalProperties": False,
+        },
+    },
+    "required": ["id", "type", "function"],
+    "additionalProperties": False,
+}
+_MESSAGE: Schema = {
+    "type": "object",
+    "properties": {
+        "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
+        "content": _maybe({"anyOf": [_TEXT, {"type": "array", "items": _PART, "minItems": 1}]}),
+        "name": _maybe(_TEXT),
+        "tool_calls": _maybe({"type": "array", "items": _CALL}),
+        "tool_call_id": _maybe(_TEXT),
+        "refusal": _NULL,
+    },
+    "required": ["role"],
+    "additionalProperties": False,
+}
+_TOOL: Schema = {
+    "type": "object",
+    "properties": {
+        "type": {"const": "function"},
+        "function": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,64}$"},
+                "description": _TEXT,
+                "parameters": {"type": "object"},
+                "strict": _maybe({"type": "boolean"}),
+            },
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+    },
+    "required": ["type", "function"],
+    "additionalProperties": False,
+}
+_JSON_SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "name": _TEXT,
+        "description": _TEXT,
+        "schema": {"type": "object"},
+        "strict": _maybe({"type": "boolean"}),
+    },
+    "required": ["name", "schema"],
+    "additionalProperties": False,
+}
+_FORMAT: Schema = {
+    "anyOf": [
+        {
+            "type": "object",
+            "properties": {"type": {"enum": ["text", "json_object"]}},
+            "required": ["type"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"type": {"const": "json_schema"}, "json_schema": _JSON_SCHEMA},
+            "required": ["type", "json_schema"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+CHAT: Schema = {
+    "type": "object",
+    "properties": _SAMPLING | {
+        "messages": {"type": "array", "items": _MESSAGE, "minItems": 1},
+        "max_completion_tokens": _SAMPLING["max_tokens"],
+        "logprobs": _maybe({"type": "boolean"}),
+        "top_logprobs": _maybe({"const": 0}),
+        "response_format": _maybe(_FORMAT),
+        "tools": _maybe({"type": "array", "items": _TOOL, "maxItems": 128}),
+        "tool_choice": _maybe({"enum": ["auto", "none"]}),
+        "parallel_tool_calls": _maybe({"type": "boolean"}),
+    },
+    "required": ["messages"],
+    "additionalProperties": False,
+}  # fmt: skip
+COMPLETION: Schema = {
+    "type": "object",
+    "properties": _SAMPLING | {
+        "prompt": {"anyOf": [
+            {"type": "string", "minLength": 1},
+            {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "minItems": 1},
+        ]},
+        "echo": _maybe({"const": False}),
+        "best_of": _maybe({"const": 1}),
+        "suffix": _maybe({"const": ""}),
+        "logprobs": _maybe({"type": "integer", "minimum": 0, "maximum": 1}),
+    },
+    "required": ["prompt"],
+    "additionalProperties": False,
+}  # fmt: skip
+
+
+def parsed(body: bytes) -> Any:
+    """JSON as the standard has it. Raises Refused."""
+
+    def refuse(name: str) -> Any:
+        raise ValueError(f"{name} is not JSON")
+
+    try:
+        return json.loads(body, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"the body is not JSON: {error}", "invalid_json") from None
+
+
+def checked(found: Any, schema: Schema) -> dict[str, Any]:
+    """The request without what it left out or sent as null. Raises Refused naming the field."""
+    error = best_match(Draft202012Validator(schema).iter_errors(found))
+    if error is not None:
+        where = ".".join(str(part) for part in error.absolute_path) or "the request"
+        raise Refused(400, f"{where}: {error.message[:300]}", "invalid_value")
+    return {name: value for name, value in found.items() if value is not None}

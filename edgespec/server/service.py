@@ -1,0 +1,125 @@
+"""One runtime for many clients: their turns, their answers, and an end to the work of those who left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from edgespec.errors import EdgespecError
+from edgespec.runtime import Runtime
+from edgespec.server.errors import Refused, refusal_of
+from edgespec.server.jobs import Job
+from edgespec.server.metrics import Metrics
+from edgespec.server.replies import Reply
+from edgespec.server.tools import tool_calls_in
+from edgespec.server.turnstile import Turnstile
+from edgespec.types import Chunk, Statistics
+
+__all__ = ["EventStream", "Service"]
+
+
+class Service:
+    def __init__(self, runtime: Runtime, model: str, waiting: int) -> None:
+        self.runtime, self.model = runtime, model
+        self.turnstile, self.metrics = Turnstile(waiting), Metrics()
+
+    async def answer(self, job: Job, request: Request) -> Response | EventStream:
+        """Raises Refused when it is not this request's turn and too many wait, EdgespecError when it fails."""
+        client = request.client.host if request.client else ""
+        reply = Reply(self.runtime, job, self.model)
+        if not job.stream:
+            chunks = await until_gone(request.receive, self._collect(job, client))
+            return JSONResponse(reply.whole(chunks)) if chunks else Response(status_code=499)
+        events = self._events(job, client, reply)
+        first = await until_gone(request.receive, anext(events))  # a refusal must come before the head of the answer
+        return EventStream(first, events) if first else Response(status_code=499)
+
+    async def _collect(self, job: Job, client: str) -> list[Chunk]:
+        return [chunk async for chunk in self._chunks(job, client)]
+
+    async def _chunks(self, job: Job, client: str) -> AsyncGenerator[Chunk, None]:
+        async with self.turnstile.turn(client):
+            done = Statistics()
+            try:
+                async with aclosing(self.runtime.astream(job.tokens, speculate=job.speculate, **job.sampling)) as chunks:
+                    async for chunk in chunks:
+                        done = self.metrics.last = chunk.statistics
+                        yield chunk
+            except (asyncio.CancelledError, GeneratorExit):
+                self.metrics.cancelled += 1
+                raise
+            finally:
+                self.metrics.ended(done)
+
+    async def _events(self, job: Job, client: str, reply: Reply) -> AsyncGenerator[dict[str, Any], None]:
+        held = ""  # of an answer that may be a tool call
+        async with aclosing(self._chunks(job, client)) as chunks:
+            begun = False
+            async for chunk in chunks:
+                if not begun:
+                    begun = True
+                    for event in reply.begin():
+                        yield event
+                if job.tools:
+                    held += chunk.text
+                elif chunk.text:
+                    yield reply.event(chunk)
+        said, calls = tool_calls_in(held, set(job.tools)) if job.tools else ("", [])
+        if said:
+            yield reply.text_event(said)
+        for event in reply.end(chunk, calls):
+            yield event
+
+
+async def until_gone(receive: Receive, work: Awaitable[Any]) -> Any:
+    """The result of `work`; None, and an end to it, when the client leaves first."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        return await working if working.done() else None
+    finally:
+        leaving.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class EventStream:
+    """Server-sent events, as an ASGI application; the source is closed when the client leaves."""
+
+    def __init__(self, first: dict[str, Any], events: AsyncGenerator[dict[str, Any], None]) -> None:
+        self._first, self._events = first, events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await until_gone(receive, self._send_all(send))
+
+    async def _send_all(self, send: Send) -> None:
+        async with aclosing(self._events) as events:
+            try:
+                await _event(send, json.dumps(self._first))
+                async for event in events:
+                    await _event(send, json.dumps(event))
+            except EdgespecError as error:
+                await _event(send, json.dumps(refusal_of(error).body))
+            except Refused as refused:
+                await _event(send, json.dumps(refused.body))
+        await _event(send, "[DONE]")
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _event(send: Send, data: str) -> None:
+    await send({"type": "http.response.body", "body": f"data: {data}\n\n".encode(), "more_body": True})

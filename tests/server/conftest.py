@@ -1,0 +1,3 @@
+from conftest_server import http, runtime, server
+
+__all__ = ["http", "runtime", "server"]
