@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float32]
-_COLDEST = 1e-3
+_COLDEST, _WHOLE = 1e-3, ("top_k", "seed", "max_tokens")
 ROW_BLOCK = 4  # the engine's matrix kernels work on this many rows at a time: three nodes cost about what four do
 Paging = Literal["slots", "mmap", "resident"]
 Speculation = Literal["auto", "tree", "chain", "llmcad", "off"]
@@ -195,6 +195,16 @@ class SamplingParams:
     grammar: str = ""  # GBNF; nothing it does not allow is drawn
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except TypeError as error:
+            raise UsageError(f"a sampling option has a value of the wrong kind ({error})") from None
+        for name in _WHOLE:
+            object.__setattr__(self, name, int(getattr(self, name)))  # JSON has 5.0 for 5
+        if self.temperature < _COLDEST:
+            object.__setattr__(self, "temperature", 0.0)
+
+    def _check(self) -> None:
         checks = {
             "temperature": 0 <= self.temperature <= 100,
             "top_k": 0 <= self.top_k < 2**31,
@@ -208,8 +218,8 @@ class SamplingParams:
         for name, good in checks.items():
             if not good:
                 raise UsageError(f"{name}={getattr(self, name)!r} is out of range")
-        if self.temperature < _COLDEST:
-            object.__setattr__(self, "temperature", 0.0)
+        if fraction := [name for name in _WHOLE if getattr(self, name) % 1]:
+            raise UsageError(f"{fraction[0]}={getattr(self, fraction[0])!r} is not a whole number")
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ def serve(
     try:
         from edgespec.server.guard import Rules
         from edgespec.server.run import listen, serve_forever
+        from edgespec.server.service import Service
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is missing: pip install 'edgespec[server]'") from None
     rules = Rules(host, api_key, tuple(allow_host or ()), tuple(allow_origin or ()))
@@ -62,10 +63,8 @@ def serve(
         draft_view=draft_view.value, draft_cells=draft_cells, kv_type=kv_type.value, pages=pages.value,
     )  # fmt: skip
     with listener, opening as runtime:
-        serve_forever(
-            runtime, rules, listener, model=_name(target), waiting=max_waiting,
-            ready=lambda address: say(f"listening on {address} (Ctrl-C ends)"),
-        )  # fmt: skip
+        service = Service(runtime, _name(target), max_waiting)
+        serve_forever(service, rules, listener, ready=lambda address: say(f"listening on {address} (Ctrl-C ends)"))
 
 
 def _name(target: str | None) -> str:

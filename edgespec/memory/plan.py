@@ -67,28 +67,17 @@ def make_plan(request: Request) -> MemoryPlan:
             context = max(KV_STEP, context // 2)
 
 
-def _plan_for(request: Request, context: int) -> MemoryPlan:
-    """With the drafter's whole KV cache in memory, or, where the budget does not allow that, with what it looks at."""
-    try:
-        return _chunked(request, context, 0)
-    except BudgetError:
-        cells = resident_cells(request.draft_cells, request.max_nodes) if request.draft_cells else 0
-        if not request.drafter or not cells or cells >= context:
-            raise
-        return _chunked(request, context, cells)
-
-
 def resident_cells(viewed: int, nodes: int) -> int:
     """What a drafter needs in memory that looks at `viewed` tokens of its context: these, and one pass of any kind."""
     return -(-(viewed + DRAFT_CHUNK + 2 * (nodes + 1)) // KV_STEP) * KV_STEP
 
 
-def _chunked(request: Request, context: int, cells: int) -> MemoryPlan:
+def _plan_for(request: Request, context: int) -> MemoryPlan:
     """The widest prompt chunk whose scratch is a small part of the budget, or the narrowest that fits at all."""
     plans: list[MemoryPlan] = []
     for chunk in [chunk for chunk in _CHUNKS if chunk <= max(context, _CHUNKS[-1])]:
         try:
-            plan = _with_chunk(request, context, chunk, cells)
+            plan = _with_chunk(request, context, chunk)
         except BudgetError as error:
             if chunk == _CHUNKS[-1] and not plans:
                 raise error
@@ -99,17 +88,22 @@ def _chunked(request: Request, context: int, cells: int) -> MemoryPlan:
     return plans[-1]
 
 
-def _with_chunk(request: Request, context: int, chunk: int, cells: int) -> MemoryPlan:
-    """`cells` of the drafter's KV cache are in memory; 0: all of them."""
+def _draft_cells(request: Request, context: int) -> int:
+    """Of a drafter that looks at a part of its context only that is in memory: a pass over more would cost more, too."""
+    cells = resident_cells(request.draft_cells, request.max_nodes) if request.draft_cells and request.drafter else 0
+    return cells if cells < context else 0
+
+
+def _with_chunk(request: Request, context: int, chunk: int) -> MemoryPlan:
     target = request.target
-    fixed = _fixed_items(request, context, chunk, cells)
+    fixed = _fixed_items(request, context, chunk)
     sizes = segment_sizes(target)
     room = request.budget - sum(item.size for item in fixed)
     ring = _ring_bytes(sizes)
     whole = Item("target, all layers", target.weight_bytes + _largest_tensor(target), "resident")
     minimum = request.budget - room + min(whole.size, _core_bytes(target) + _HUGE + ring)
     if whole.size <= room:
-        return _finish(request, context, chunk, "resident", [*fixed, whole], (), 0, minimum, cells=cells)
+        return _finish(request, context, chunk, "resident", [*fixed, whole], (), 0, minimum)
     room -= _core_bytes(target) + _HUGE
     if room < ring:
         raise BudgetError(_refusal(request, context, minimum), minimum)
@@ -124,7 +118,7 @@ def _with_chunk(request: Request, context: int, chunk: int, cells: int) -> Memor
         Item("target, pinned", pinned_bytes, f"{len(sizes) - len(streamed)} of {len(sizes)} segments"),
         Item("target, slots", ring, f"{len(streamed)} segments stream through"),
     ]
-    return _finish(request, context, chunk, "slots", items, streamed, ring, minimum, kept, cells)
+    return _finish(request, context, chunk, "slots", items, streamed, ring, minimum, kept)
 
 
 def _drafting_layers(request: Request, context: int, sizes: dict[int, int], room: int) -> tuple[list[Item], tuple[int, ...], int]:
@@ -147,9 +141,10 @@ def _drafting_layers(request: Request, context: int, sizes: dict[int, int], room
     return items, kept, left
 
 
-def _fixed_items(request: Request, context: int, chunk: int, cells: int) -> list[Item]:
+def _fixed_items(request: Request, context: int, chunk: int) -> list[Item]:
     """What is there whatever the target's residency."""
     target, drafter = request.target, request.drafter
+    cells = _draft_cells(request, context)
     items = [
         Item("process", request.process + _MARGIN),
         Item("target, KV cache", _kv(target, context, request.kv_type), f"{context} tokens, keys in {request.kv_type}"),
@@ -191,7 +186,6 @@ def _finish(
     ring: int,
     minimum: int,
     kept: tuple[int, ...] = (),
-    cells: int = 0,
 ) -> MemoryPlan:
     target, speeds = request.target, request.speeds
     sizes = segment_sizes(target)
@@ -213,7 +207,7 @@ def _finish(
         ceiling_tokens_per_second=1 / sweep,
         notes=_notes(target),
         kept=kept,
-        draft_cells=cells,
+        draft_cells=_draft_cells(request, context),
     )
 
 

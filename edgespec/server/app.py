@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +33,9 @@ _PAGE = Path(__file__).parent / "page"
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'"
 
 
-def make_app(runtime: Runtime, rules: Rules, *, model: str, waiting: int = 32) -> ASGIApp:
-    """An ASGI application that answers for `runtime` under the name `model`, to whom `rules` allow."""
-    routes = _Routes(Service(runtime, model, waiting))
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        yield
-        runtime.cancel()
-
+def make_app(service: Service, rules: Rules) -> ASGIApp:
+    """An ASGI application that answers for `service`, to whom `rules` allow."""
+    routes = _Routes(service)
     app = Starlette(
         routes=[
             Route("/", routes.page),
@@ -57,9 +50,8 @@ def make_app(runtime: Runtime, rules: Rules, *, model: str, waiting: int = 32) -
             Route("/v1/completions", routes.completions, methods=["POST"]),
         ],
         exception_handlers={Refused: _refused, EdgespecError: _failed, HTTPException: _http},
-        lifespan=lifespan,
     )
-    return _Counted(Guard(app, rules), routes.service.metrics)
+    return _Counted(Guard(app, rules), service.metrics)
 
 
 class _Routes:

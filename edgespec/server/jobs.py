@@ -43,7 +43,8 @@ def chat_job(runtime: Runtime, request: Mapping[str, Any]) -> Job:
 
 def completion_job(runtime: Runtime, request: Mapping[str, Any]) -> Job:
     """Raises UsageError or ContextFull."""
-    tokens = runtime.prompt_tokens(request["prompt"])
+    prompt = request["prompt"]
+    tokens = runtime.prompt_tokens(prompt if isinstance(prompt, str) else [int(token) for token in prompt])
     return _job(request, tokens, request.get("max_tokens", 16), chat=False, logprobs="logprobs" in request)
 
 

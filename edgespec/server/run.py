@@ -8,11 +8,11 @@ from collections.abc import Callable
 import uvicorn
 
 from edgespec.errors import UsageError
-from edgespec.runtime import Runtime
 from edgespec.server.app import make_app
 from edgespec.server.guard import Rules
+from edgespec.server.service import Service
 
-__all__ = ["listen", "serve_forever"]
+__all__ = ["Server", "listen", "serve_forever"]
 
 _BACKLOG = 256
 _LEAVE = 3  # seconds for open connections once the end was asked for
@@ -28,12 +28,21 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve_forever(
-    runtime: Runtime, rules: Rules, listener: socket.socket, *, model: str, waiting: int, ready: Callable[[str], None]
-) -> None:
+def serve_forever(service: Service, rules: Rules, listener: socket.socket, *, ready: Callable[[str], None]) -> None:
     """Until the process is told to end; `ready` is told the address."""
     host, port = listener.getsockname()[:2]
-    app = make_app(runtime, rules, model=model, waiting=waiting)
-    config = uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=_LEAVE)
     ready(f"http://{f'[{host}]' if ':' in host else host}:{port}")
-    uvicorn.Server(config).run(sockets=[listener])
+    Server(service, rules).run(sockets=[listener])
+
+
+class Server(uvicorn.Server):
+    """Asked to end, it ends the answer that is being written first: that would hold its connection for long."""
+
+    def __init__(self, service: Service, rules: Rules) -> None:
+        app = make_app(service, rules)
+        super().__init__(uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=_LEAVE))
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.stop()
+        await super().shutdown(sockets)

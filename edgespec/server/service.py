@@ -30,6 +30,11 @@ class Service:
         self.runtime, self.model = runtime, model
         self.turnstile, self.metrics = Turnstile(waiting), Metrics()
 
+    def stop(self) -> None:
+        """End what runs, and let nothing else begin."""
+        self.turnstile.close()
+        self.runtime.cancel()
+
     async def answer(self, job: Job, request: Request) -> Response | EventStream:
         """Raises Refused when it is not this request's turn and too many wait, EdgespecError when it fails."""
         client = request.client.host if request.client else ""

@@ -18,7 +18,7 @@ class Turnstile:
     def __init__(self, waiting: int) -> None:
         self._most = waiting
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # by client, whose turn it is first
-        self._taken = False
+        self._taken = self._closed = False
         self._seconds = 1.0  # that a turn takes, averaged
 
     @property
@@ -29,9 +29,19 @@ class Turnstile:
     def running(self) -> int:
         return int(self._taken)
 
+    def close(self) -> None:
+        """No more turns: whoever waits is told so."""
+        self._closed = True
+        while self._queues:
+            for called in self._queues.popitem()[1]:
+                if not called.done():
+                    called.set_exception(_ending())
+
     @asynccontextmanager
     async def turn(self, client: str) -> AsyncIterator[None]:
-        """Wait for a turn and have it while the block runs. Raises Refused, 503, when too many wait."""
+        """Wait for a turn and have it while the block runs. Raises Refused, 503, when too many wait or none is to come."""
+        if self._closed:
+            raise _ending()
         if self._taken:
             if self.waiting >= self._most:
                 again = str(max(1, round(self._seconds * (self.waiting + 1))))
@@ -52,7 +62,7 @@ class Turnstile:
         try:
             await called
         except asyncio.CancelledError:
-            if called.done() and not called.cancelled():
+            if called.done() and not called.cancelled() and not called.exception():
                 self._pass_on()  # it was our turn already
             else:
                 self._forget(client, called)
@@ -76,3 +86,7 @@ class Turnstile:
                 called.set_result(None)
                 return
         self._taken = False
+
+
+def _ending() -> Refused:
+    return Refused(503, "the server is about to end: try again later", "busy", {"retry-after": "10"})

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
-import uvicorn
 
 import edgespec
 from edgespec import Runtime
-from edgespec.server.app import make_app
 from edgespec.server.guard import Rules
-from edgespec.server.run import listen
+from edgespec.server.run import Server, listen
+from edgespec.server.service import Service
 
 WAITING, LOCAL = 8, Rules()
 
@@ -32,8 +31,7 @@ class Running:
 def served(runtime: Runtime, rules: Rules = LOCAL, waiting: int = WAITING) -> Iterator[Running]:
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    app = make_app(runtime, rules, model="pair", waiting=waiting)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=1))
+    server = Server(Service(runtime, "pair", waiting), rules)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     while not server.started:
