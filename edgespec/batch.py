@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from edgespec.errors import Busy, Cancelled, EdgespecError, RuntimeFault, UsageError
+from edgespec.errors import Cancelled, ContextFull, ModelError, RuntimeFault, UsageError
 from edgespec.runtime import Runtime
 from edgespec.types import Completion
 
@@ -32,17 +32,11 @@ class Task:
     request: dict[str, Any]
 
     def answer(self, runtime: Runtime) -> dict[str, Any]:
-        """What goes into the output. Raises what ends a batch: Cancelled, and faults that the next line would meet too."""
+        """What goes into the output. Raises what ends a batch: Cancelled, and faults that the next line may meet too."""
         head = {"line": self.number, "digest": self.digest} | ({"id": self.request["id"]} if "id" in self.request else {})
         try:
             done = self._generate(runtime)
-        except (Cancelled, Busy):
-            raise
-        except RuntimeFault as error:
-            if type(error) is RuntimeFault:  # a closed runtime
-                raise
-            return head | {"error": str(error)}
-        except EdgespecError as error:
+        except (UsageError, ModelError, ContextFull) as error:
             return head | {"error": str(error)}
         if done.finish_reason == "cancelled":
             raise Cancelled("the batch was stopped: run it again to go on")

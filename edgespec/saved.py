@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgespec.cache import cache_folder
+from edgespec.cache import data_folder
 from edgespec.errors import ModelNotFound, RuntimeFault, UsageError
 from edgespec.runtime import Runtime
 from edgespec.text.template import Message
@@ -43,10 +43,10 @@ class Conversation:
 
 
 class Shelf:
-    """A folder of conversations, by default in the cache."""
+    """A folder of conversations, by default with the user's data."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or cache_folder() / "conversations"
+        self._folder = folder or data_folder() / "conversations"
 
     def names(self) -> list[str]:
         return sorted(path.stem for path in self._folder.glob("*.json")) if self._folder.is_dir() else []

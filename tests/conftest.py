@@ -21,6 +21,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cache")
     patch = pytest.MonkeyPatch()
     patch.setenv("EDGESPEC_CACHE", str(folder))
+    patch.setenv("EDGESPEC_DATA", str(folder / "data"))
     yield folder
     patch.undo()
 

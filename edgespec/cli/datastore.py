@@ -10,6 +10,7 @@ import typer
 
 from edgespec.cli import options as opt
 from edgespec.cli.console import progress, say
+from edgespec.cli.models import located
 from edgespec.engines.llamacpp.tokenizer import opened_tokenizer
 from edgespec.errors import UsageError
 from edgespec.loading import embedded_model
@@ -34,7 +35,7 @@ def build(
     target: opt.Target = None,
 ) -> None:
     """Tokenize files with the target's vocabulary and sort all places in them; give the folder to `run --datastore`."""
-    header = read_model(target or embedded_model("target"))
+    header = read_model(located(target, None)[0] or embedded_model("target"))
     files = [file for path in paths for file in _files(path)]
     with progress() as status, opened_tokenizer(header.path) as tokenizer:
         status(f"reading {len(files)} files")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import WordCompleter
@@ -12,7 +11,7 @@ from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from edgespec.cache import cache_folder
+from edgespec.cache import data_folder
 
 __all__ = ["lines"]
 
@@ -86,7 +85,7 @@ def _keys() -> KeyBindings:
 
 
 def _history() -> FileHistory | InMemoryHistory:
-    path = Path(cache_folder()) / "history"
+    path = data_folder() / "history"
     try:
         path.touch(mode=0o600)
     except OSError:

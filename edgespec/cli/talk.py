@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgespec.cli.report import summary
-from edgespec.errors import ContextFull, UsageError
+from edgespec.errors import UsageError
 from edgespec.memory.budget import format_size
 from edgespec.runtime import Runtime
 from edgespec.saved import Shelf
@@ -65,21 +65,18 @@ class Talk:
     statistics: Statistics | None = None  # of the last answer
 
     def ask(self, line: str) -> Iterator[Chunk]:
-        """The answer, piece by piece; a turn that does not fit the context is taken back. Raises as `Runtime.stream`."""
-        self.messages.append({"role": "user", "content": line})
-        answer = ""
+        """The answer, piece by piece; a question that gets none is taken back. Raises as `Runtime.stream`."""
+        asked: Message = {"role": "user", "content": line}
+        answer: list[str] = []
         try:
             options = self.settings.sampling | {"speculate": self.settings.speculation}
-            for chunk in self.runtime.stream(self.messages, **options):
-                answer += chunk.text
+            for chunk in self.runtime.stream([*self.messages, asked], **options):
+                answer.append(chunk.text)
                 self.statistics = chunk.statistics
                 yield chunk
-        except ContextFull:
-            self.messages.pop()
-            raise
         finally:
-            if self.messages and self.messages[-1]["role"] == "user" and answer:
-                self.messages.append({"role": "assistant", "content": answer})
+            if answer:
+                self.messages += [asked, {"role": "assistant", "content": "".join(answer)}]
 
     def command(self, line: str) -> str | None:
         """Do what a line that begins with a slash says; a question to ask now, if that is what it comes to.

@@ -69,7 +69,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    made = Terminal("--context", "1024", EDGESPEC_CACHE=str(tmp_path))
+    made = Terminal("--context", "1024", EDGESPEC_DATA=str(tmp_path))
     try:
         made.wait_for(">>>")
         yield made
@@ -106,7 +106,7 @@ def test_history_is_kept_from_one_chat_to_the_next(terminal: Terminal, tmp_path:
     terminal.wait_for(">>>")
     terminal.send("\x04")
     assert terminal.end() == 0
-    again = Terminal("--context", "1024", EDGESPEC_CACHE=str(tmp_path))
+    again = Terminal("--context", "1024", EDGESPEC_DATA=str(tmp_path))
     again.wait_for(">>>")
     again.send("\x1b[A\r")
     again.wait_for("Madrid")
@@ -128,7 +128,7 @@ def test_ctrl_c_twice_leaves_and_once_does_not(terminal: Terminal) -> None:
 
 
 def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(tmp_path: Path, inflated_path: Path) -> None:
-    slow = Terminal("--context", "1024", "--target", str(inflated_path), "--temperature", "1.9", EDGESPEC_CACHE=str(tmp_path))
+    slow = Terminal("--context", "1024", "--target", str(inflated_path), "--temperature", "1.9", EDGESPEC_DATA=str(tmp_path))
     try:
         slow.wait_for(">>>")
         slow.send("Tell me a short story about Anna.\r")

@@ -11,11 +11,11 @@ from test_views import NOISE, TOKENS, distance, row
 
 from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.engines.llamacpp.session import LlamaSession
-from edgespec.engines.llamacpp.spill import CHUNK, Spill
+from edgespec.engines.llamacpp.spill import Spill
 from edgespec.errors import ContextFull, PagingError
 from edgespec.modelfile.header import read_model
 from edgespec.speculation.drafting.view import ViewedSession
-from edgespec.speculation.retrieval import Shape
+from edgespec.speculation.retrieval import CHUNK, Shape
 from edgespec.speculation.tree import DraftTree
 
 CELLS = 512

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from edgespec.cache import cache_folder
 from edgespec.engines.llamacpp.cells import Cells
 from edgespec.errors import PagingError
+from edgespec.speculation.retrieval import CHUNK
 
 __all__ = ["Spill"]
 
-CHUNK = 16  # tokens that go and come together
 _REMEDY = "free some disk space, or give the drafter a shorter --context"
 
 
