@@ -69,6 +69,19 @@ class Views:
         return sum(done.accepted for done in rounds), sum(done.nodes for done in rounds)
 
 
+def vote(texts: int, cells: int) -> None:
+    """Which layers' attention chooses best, the target drafting for itself after source code."""
+    layers = read_model(embedded_model("target")).layers
+    grid = [*((layer,) for layer in range(layers)), (layers // 2, layers - 1), tuple(range(layers))]
+    print("| layers that vote | accepted of drafted |\n|---|---|")
+    for voting in grid:
+        views = Views(voting, "target", 0)
+        encoded = [views.encode(text)[:PROMPT] for text in long_texts(texts)["source code"]]
+        counts = [views.accepted(prompt, 256, "retrieval", cells) for prompt in encoded if len(prompt) == PROMPT]
+        share = sum(right for right, _ in counts) / sum(drafted for _, drafted in counts)
+        print(f"| {', '.join(map(str, voting))} | {share:.3f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=int, default=512)
@@ -76,7 +89,11 @@ def main() -> None:
     parser.add_argument("--layers", help="whose attention chooses, for example 1,3")
     parser.add_argument("--self", dest="itself", action="store_true", help="the target drafts for itself")
     parser.add_argument("--in-file", action="store_true", help="what is out of view is in a file; there is no full view then")
+    parser.add_argument("--vote", action="store_true", help="compare the layers whose attention could choose")
     args = parser.parse_args()
+    if args.vote:
+        vote(args.texts, args.cells)
+        return
     layers = [int(layer) for layer in args.layers.split(",")] if args.layers else None
     views = Views(layers, "target" if args.itself else "drafter", resident_cells(args.cells, 8) if args.in_file else 0)
     print("| text | view | accepted of drafted | of the first view's |\n|---|---|---|---|")
