@@ -29,7 +29,7 @@ class Terminal:
             env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40", **environment},
         )  # fmt: skip
         os.close(slave)
-        self.seen = ""
+        self.seen = self._raw = ""
 
     def send(self, text: str) -> None:
         os.write(self._master, text.encode())
@@ -50,9 +50,14 @@ class Terminal:
                 data = os.read(self._master, 1 << 16).decode("utf-8", "replace")
             except OSError:
                 data = ""
-            if "\x1b[6n" in data:  # it asks where the cursor is
-                self.send("\x1b[1;1R")
-            self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", data)
+            self._raw += data
+            asked = self._raw.count("\x1b[6n")  # where the cursor is; what is asked may come in two pieces
+            self.send("\x1b[1;1R" * asked)
+            whole, _, rest = self._raw.rpartition("\x1b")
+            held = rest if re.fullmatch(r"\[?[0-9;?]*", rest) and whole + rest != self._raw else None
+            done = self._raw if held is None else whole
+            self._raw = "" if held is None else "\x1b" + rest
+            self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", done)
 
     def end(self) -> int:
         deadline = time.monotonic() + 30
@@ -132,7 +137,7 @@ def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(tmp_path: Path, inflated_pa
     try:
         slow.wait_for(">>>")
         slow.send("Tell me a short story about Anna.\r")
-        slow.wait_for(r"Anna\.[\s\S]*\w{3}")  # the answer has begun
+        slow.wait_for(r"Anna\.\s+\w{3}")  # the answer has begun
         slow.send("\x03")
         slow.wait_for("drafts")
         slow.send("/bye\r")

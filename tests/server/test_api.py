@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import jsonschema
@@ -13,11 +14,25 @@ import openai
 import pytest
 from conftest_server import Running, served
 
+from edgespec.errors import EngineError
 from edgespec.server.openapi import document
+from edgespec.speculation.decoder import Decoder
 
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 ENDLESS = {"grammar": "root ::= [a-z ] root"}  # an answer that only the context ends
 STORY = [{"role": "user", "content": "Tell me a short story about Anna."}]
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers take their time, as those of a large model do."""
+    verify = Decoder._verify
+
+    def slowly(*arguments: Any) -> Any:
+        time.sleep(0.05)
+        return verify(*arguments)
+
+    monkeypatch.setattr(Decoder, "_verify", slowly)
 
 
 @pytest.fixture
@@ -110,8 +125,8 @@ def test_a_json_schema_is_kept_under_speculation(client: openai.OpenAI) -> None:
     assert len(texts) == 1
 
 
-def test_the_first_byte_does_not_wait_for_the_answer(server: Running) -> None:
-    body = {"messages": STORY, "max_tokens": 200, "stream": True, "edgespec": ENDLESS}
+def test_the_first_byte_does_not_wait_for_the_answer(server: Running, slow: None) -> None:
+    body = {"messages": STORY, "max_tokens": 60, "stream": True, "edgespec": ENDLESS}
     with httpx.stream("POST", f"{server.url}/v1/chat/completions", json=body, timeout=60) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         lines = response.iter_lines()
@@ -121,7 +136,7 @@ def test_the_first_byte_does_not_wait_for_the_answer(server: Running) -> None:
         assert [line for line in lines if line][-1] == "data: [DONE]"
 
 
-def test_a_client_that_leaves_stops_the_work(server: Running) -> None:
+def test_a_client_that_leaves_stops_the_work(server: Running, slow: None) -> None:
     for stream in (True, False):
         body = {"messages": STORY, "stream": stream, "edgespec": ENDLESS}
         place = f"{server.url}/v1/chat/completions"
@@ -172,9 +187,6 @@ def test_fifty_clients_at_once_are_answered_or_told_to_come_again(server: Runnin
 
 
 def test_it_works_through_errors_of_the_engine(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgespec.errors import EngineError
-    from edgespec.speculation.decoder import Decoder
-
     def breaks(*_: object) -> None:
         raise EngineError("the engine failed: try again")
 
@@ -215,12 +227,13 @@ def test_the_published_document_is_served(http: httpx.Client) -> None:
     assert http.get("/openapi.json").json() == document()
 
 
-def test_a_server_that_is_full_says_so_before_the_stream_begins(server: Running) -> None:
+def test_a_server_that_is_full_says_so_before_the_stream_begins(server: Running, slow: None) -> None:
     body = {"messages": STORY, "stream": True, "edgespec": ENDLESS}
     with served(server.runtime, waiting=0) as full, httpx.Client(base_url=full.url, timeout=60) as other:
         assert other.get("/health").status_code == 200
         with other.stream("POST", "/v1/chat/completions", json=body) as response:
-            next(response.iter_lines())
+            lines = response.iter_lines()  # dropped, it would close the connection
+            next(lines)
             refused = other.post("/v1/chat/completions", json=body)
             assert refused.status_code == 503
             assert refused.headers["retry-after"].isdigit()
