@@ -12,9 +12,9 @@ from edgespec.loading import Loaded
 from edgespec.meter import Meter
 from edgespec.speculation.decoder import Decoder
 from edgespec.speculation.drafting.base import Drafter
+from edgespec.speculation.tree import shared_prefix
 from edgespec.strategy import Strategy
 from edgespec.text.assemble import TextAssembler
-from edgespec.text.prompt import shared_prefix
 from edgespec.timeline import Timeline
 from edgespec.types import Chunk, FinishReason, SamplingParams, Statistics
 

@@ -27,7 +27,7 @@ from edgespec.speculation.drafting.model import ModelDrafter
 from edgespec.speculation.drafting.view import ViewedSession
 from edgespec.speculation.policy import FixedPolicy
 from edgespec.speculation.retrieval import Shape
-from edgespec.text.prompt import shared_prefix
+from edgespec.speculation.tree import shared_prefix
 from edgespec.types import SamplingParams
 
 CHUNK, SPARE = 512, 512

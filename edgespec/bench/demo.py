@@ -22,7 +22,8 @@ from edgespec.errors import RuntimeFault
 from edgespec.loading import embedded_model
 from edgespec.memory.cpu import usable_threads
 from edgespec.modelfile.header import read_model
-from edgespec.text.prompt import Prompter, shared_prefix
+from edgespec.speculation.tree import shared_prefix
+from edgespec.text.prompt import Prompter
 
 __all__ = ["CAP", "Progress", "cap_or_reason", "pair", "race", "verdict"]
 

@@ -23,7 +23,8 @@ from edgespec.errors import UsageError
 from edgespec.memory.budget import parse_share, parse_size
 from edgespec.memory.cpu import usable_threads
 from edgespec.modelfile.header import check_pair, read_model
-from edgespec.text.prompt import Prompter, shared_prefix
+from edgespec.speculation.tree import shared_prefix
+from edgespec.text.prompt import Prompter
 from edgespec.types import ModelHeader
 
 __all__ = ["bench"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from edgespec.errors import UsageError
 
-__all__ = ["DraftTree", "Draws"]
+__all__ = ["DraftTree", "Draws", "shared_prefix"]
 
 
 @dataclass(frozen=True)
@@ -128,3 +128,9 @@ class DraftTree:
         for node in range(1, len(self)):
             mask[node] |= mask[self.parents[node]]
         return mask
+
+
+def shared_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two texts begin with in common."""
+    shared = min(len(one), len(other))
+    return next((place for place in range(shared) if one[place] != other[place]), shared)

@@ -10,16 +10,10 @@ from edgespec.errors import UsageError
 from edgespec.text.template import ChatTemplate, Message
 from edgespec.types import ModelHeader
 
-__all__ = ["Prompt", "Prompter", "shared_prefix"]
+__all__ = ["Prompt", "Prompter"]
 
 Prompt = str | Sequence[Message] | Sequence[int]
 """Plain text to continue, messages for the model's template, or tokens as they are."""
-
-
-def shared_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two texts begin with in common."""
-    shared = min(len(one), len(other))
-    return next((place for place in range(shared) if one[place] != other[place]), shared)
 
 
 class Prompter:

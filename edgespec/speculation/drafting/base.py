@@ -8,7 +8,7 @@ from typing import Protocol
 
 from edgespec.speculation.tree import DraftTree
 
-__all__ = ["Drafter", "NoDrafter", "Worth"]
+__all__ = ["Drafter", "DrafterAround", "NoDrafter", "Worth"]
 
 Worth = Callable[[int, float], bool]
 """Whether one more node is wanted, given how many were drafted and its cumulative log-probability."""
@@ -80,3 +80,46 @@ class NoDrafter:
 
     def rewind(self, length: int) -> int:
         return length
+
+
+class DrafterAround:
+    """Implements `Drafter` by asking another one, for drafters that add to what it does."""
+
+    def __init__(self, inner: Drafter) -> None:
+        self._inner = inner
+
+    @property
+    def ahead(self) -> int:
+        return self._inner.ahead
+
+    @property
+    def kept(self) -> int:
+        return self._inner.kept
+
+    @property
+    def promise(self) -> float:
+        return self._inner.promise
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        self._inner.extend(tokens)
+
+    def begin(self, pending: int) -> DraftTree:
+        return self._inner.begin(pending)
+
+    def catch_up(self) -> None:
+        self._inner.catch_up()
+
+    def step(self, worth: Worth) -> bool:
+        return self._inner.step(worth)
+
+    def check(self, guess: Sequence[int], at: int = 0) -> None:
+        self._inner.check(guess, at)
+
+    def idle(self, seconds: float) -> bool:
+        return self._inner.idle(seconds)
+
+    def commit(self, path: Sequence[int], pending: int) -> DraftTree:
+        return self._inner.commit(path, pending)
+
+    def rewind(self, length: int) -> int:
+        return self._inner.rewind(length)

@@ -7,14 +7,13 @@ one of one. Each level has the last word over the one below it, so none changes 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 from edgespec.engines.base import Session
 from edgespec.errors import ContextFull
-from edgespec.speculation.drafting.base import Worth
+from edgespec.speculation.drafting.base import DrafterAround, Worth
 from edgespec.speculation.drafting.model import ModelDrafter, likeliest
-from edgespec.speculation.tree import DraftTree
+from edgespec.speculation.tree import DraftTree, shared_prefix
 
 __all__ = ["ChainGuesser", "MiddleDrafter"]
 
@@ -60,7 +59,7 @@ class ChainGuesser:
         if self._lag or not self._best:
             self._lag += tokens
             return
-        same = _shared(self._chain.tokens[: len(self._best)], tokens)
+        same = shared_prefix(self._chain.tokens[: len(self._best)], tokens)
         self._session.commit(range(same), tokens)
         self._best = []
 
@@ -71,7 +70,7 @@ class ChainGuesser:
 
     def _follow(self, path: Sequence[int]) -> None:
         """Let the chain be `path`, what is scored of it kept."""
-        same = min(_shared(self._chain.tokens, path), len(self._best))
+        same = min(shared_prefix(self._chain.tokens, path), len(self._best))
         if same == 0:
             self._chain, same = DraftTree(path[0]), 1
             self._best = []
@@ -90,24 +89,13 @@ class ChainGuesser:
         return self._best[-1]
 
 
-class MiddleDrafter:
+class MiddleDrafter(DrafterAround):
     """Implements `Drafter`: `inner` grows its tree, `small` says ahead of it what it will want to add."""
 
     def __init__(self, inner: ModelDrafter, small: ChainGuesser) -> None:
-        self._inner, self._small = inner, small
+        super().__init__(inner)
+        self._model, self._small = inner, small
         self._tree = DraftTree(0)
-
-    @property
-    def ahead(self) -> int:
-        return self._inner.ahead
-
-    @property
-    def kept(self) -> int:
-        return self._inner.kept
-
-    @property
-    def promise(self) -> float:
-        return self._inner.promise
 
     def extend(self, tokens: Sequence[int]) -> None:
         self._inner.extend(tokens)
@@ -123,17 +111,11 @@ class MiddleDrafter:
     def step(self, worth: Worth) -> bool:
         if not worth(len(self._tree) - 1, self.promise):
             return False
-        if (tip := self._inner.tip) is not None:
+        if (tip := self._model.tip) is not None:
             guess = self._small.guess([self._tree.tokens[node] for node in self._tree.path(tip)])
             if guess:
                 self._inner.check(guess, tip)
         return self._inner.step(worth)
-
-    def check(self, guess: Sequence[int], at: int = 0) -> None:
-        self._inner.check(guess, at)
-
-    def idle(self, seconds: float) -> bool:
-        return self._inner.idle(seconds)
 
     def commit(self, path: Sequence[int], pending: int) -> DraftTree:
         self._small.commit([self._tree.tokens[node] for node in path])
@@ -143,8 +125,3 @@ class MiddleDrafter:
     def rewind(self, length: int) -> int:
         kept = self._small.rewind(self._inner.rewind(length))
         return self._inner.rewind(kept)
-
-
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens both begin with."""
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from edgespec.speculation.drafting.base import Drafter, Worth
+from edgespec.speculation.drafting.base import Drafter, DrafterAround, Worth
 from edgespec.speculation.drafting.lookup import LONGEST, Guess, Source, SpokenText
 from edgespec.speculation.tree import DraftTree
 
@@ -57,28 +57,17 @@ class Trust:
         return found
 
 
-class StagedDrafter:
+class StagedDrafter(DrafterAround):
     """Implements `Drafter` around `inner`, which may be a `NoDrafter`. `spoken` is told of every token."""
 
     def __init__(self, inner: Drafter, spoken: SpokenText, sources: Sequence[Source], trust: Trust, *, alone: bool) -> None:
-        self._inner, self._spoken, self._sources, self._trust, self._alone = inner, spoken, sources, trust, alone
+        super().__init__(inner)
+        self._spoken, self._sources, self._trust, self._alone = spoken, sources, trust, alone
         self._recent: list[int] = []
         self._tree = DraftTree(0)
         self._guesses: list[tuple[Kind, Guess]] = []  # at what follows the root
         self._doubtful: tuple[int, ...] = ()  # a guess at what follows the root, for the drafter to look at
         spoken.end()
-
-    @property
-    def ahead(self) -> int:
-        return self._inner.ahead
-
-    @property
-    def kept(self) -> int:
-        return self._inner.kept
-
-    @property
-    def promise(self) -> float:
-        return self._inner.promise
 
     def extend(self, tokens: Sequence[int]) -> None:
         self._inner.extend(tokens)
@@ -88,20 +77,11 @@ class StagedDrafter:
         self._hear([pending])
         return self._guess(self._inner.begin(pending))
 
-    def catch_up(self) -> None:
-        self._inner.catch_up()
-
     def step(self, worth: Worth) -> bool:
         doubtful, self._doubtful = self._doubtful, ()
         if doubtful and worth(len(self._tree) - 1, 0.0):
             self._inner.check(doubtful)
         return self._inner.step(worth)
-
-    def check(self, guess: Sequence[int], at: int = 0) -> None:
-        self._inner.check(guess, at)
-
-    def idle(self, seconds: float) -> bool:
-        return self._inner.idle(seconds)
 
     def commit(self, path: Sequence[int], pending: int) -> DraftTree:
         said = [*(self._tree.tokens[node] for node in path[1:]), pending]
