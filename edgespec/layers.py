@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,6 @@ from edgespec.types import Floats, MemoryPlan, ModelHeader
 
 __all__ = ["Influence", "layer_order", "measured_influence"]
 
-_log = logging.getLogger(__name__)
 _TABLE = "influence"
 _NEGLIGIBLE = 0.002  # what passes such a layer comes out as it went in
 _SAMPLE = (

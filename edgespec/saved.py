@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import re
 import secrets
@@ -28,8 +27,6 @@ __all__ = ["Conversation", "Shelf"]
 
 _FORMAT = 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_PIECE = 1 << 20
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -154,11 +151,8 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _synced_digest(path: Path) -> str:

@@ -42,11 +42,7 @@ def batch(
         say(f"{len(work.done)} of {len(work.tasks)} lines are answered already")
     if not left:
         return
-    opening = opened(
-        target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
-        speculation=speculation.value, stages=opt.stage_list(stages), datastore=datastore, kv_type=kv_type.value,
-        pages=pages.value,
-    )  # fmt: skip
+    opening = opened(**opt.for_loading(locals()))
     failed = 0
     with opening as runtime, interruptible(runtime), _bar() as bar:
         task = bar.add_task("answering", total=len(work.tasks), completed=len(work.done))

@@ -41,11 +41,7 @@ def chat(
 ) -> None:
     """Talk with the model; /help shows what else it can do. Ctrl-C stops an answer, Ctrl-D or /bye leaves."""
     settings = Settings(temperature=temperature, seed=seed, max_tokens=max_tokens, verbose=verbose)
-    opening = opened(
-        trace, target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
-        speculation=speculation.value, stages=opt.stage_list(stages), datastore=datastore, kv_type=kv_type.value,
-        pages=pages.value,
-    )  # fmt: skip
+    opening = opened(trace, **opt.for_loading(locals()))
     with opening as runtime:
         talk = Talk(runtime, say, settings)
         if load:

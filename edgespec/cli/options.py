@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
+from edgespec.runtime import load
 from edgespec.speculation.verify import LOSSY
 from edgespec.strategy import VERIFIERS
 from edgespec.types import Stage
@@ -48,6 +50,7 @@ __all__ = [
     "Verbose",
     "Verify",
     "ViewChoice",
+    "for_loading",
     "stage_list",
 ]
 
@@ -87,6 +90,13 @@ def _option(name: str, text: str, *, metavar: str | None = None) -> typer.models
 def stage_list(text: str | None) -> tuple[str, ...] | None:
     """What --stages was given, checked later."""
     return tuple(name.strip() for name in text.split(",")) if text is not None else None
+
+
+def for_loading(given: dict[str, Any]) -> dict[str, Any]:
+    """Of a command's options those that `edgespec.load` has too, as it takes them."""
+    taken = {name: given[name] for name in inspect.signature(load).parameters if name in given}
+    plain = {name: value.value if isinstance(value, StrEnum) else value for name, value in taken.items()}
+    return plain | {"stages": stage_list(plain["stages"])}
 
 
 Target = Annotated[

@@ -66,12 +66,7 @@ def run(
     named, prompt = _model_and_prompt(words or [])
     target = named or target
     text = _prompt(prompt, file)
-    opening = opened(
-        trace, target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
-        speculation=speculation.value, draft_nodes=draft_nodes, stages=opt.stage_list(stages), datastore=datastore,
-        verify=verify, lossy=lossy, draft_view=draft_view.value, draft_cells=draft_cells,
-        kv_type=kv_type.value, pages=pages.value,
-    )  # fmt: skip
+    opening = opened(trace, **opt.for_loading(locals()))
     with opening as runtime, interruptible(runtime):
         chunks = _answer(runtime, text if raw else _messages(text, system), sampling, echo=not as_object)
         if as_object:

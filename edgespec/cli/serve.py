@@ -57,11 +57,7 @@ def serve(
         raise UsageError(f"{error.name} is missing: pip install 'edgespec[server]'") from None
     rules = Rules(host, api_key, tuple(allow_host or ()), tuple(allow_origin or ()))
     listener = listen(host, port)  # refused before anything is loaded
-    opening = opened(
-        target=target, drafter=drafter, budget=budget, context=context, threads=threads, strict=strict,
-        speculation=speculation.value, stages=opt.stage_list(stages), datastore=datastore, verify=verify, lossy=lossy,
-        draft_view=draft_view.value, draft_cells=draft_cells, kv_type=kv_type.value, pages=pages.value,
-    )  # fmt: skip
+    opening = opened(**opt.for_loading(locals()))
     with listener, opening as runtime:
         service = Service(runtime, _name(target), max_waiting)
         serve_forever(service, rules, listener, ready=lambda address: say(f"listening on {address} (Ctrl-C ends)"))

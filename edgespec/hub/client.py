@@ -102,12 +102,10 @@ class Hub:
 
     def _fetch(self, file: RemoteFile, partial: Path, progress: Progress) -> None:
         """Until `partial` is whole. Raises HubDamaged, and removes it, when its digest is another."""
-        digest = hashlib.sha256()
         with partial.open("a+b") as out:
             _check_room(partial.parent, file.size - out.tell())
             out.seek(0)
-            for piece in iter(lambda: out.read(_PIECE), b""):
-                digest.update(piece)
+            digest = hashlib.file_digest(out, "sha256")
             for attempt in range(_TRIES):
                 try:
                     digest = self._append(file, out, digest, progress)

@@ -10,6 +10,8 @@ from edgespec.types import Statistics
 
 __all__ = ["Metrics"]
 
+_TOTALS = ("prompt_tokens", "tokens", "drafted", "accepted", "passes", "bytes_paged")  # of `Statistics`, added up
+
 
 @dataclass
 class Metrics:
@@ -24,16 +26,13 @@ class Metrics:
     def ended(self, stats: Statistics) -> None:
         self.last = stats
         self.seconds += stats.prefill_seconds + stats.decode_seconds
-        for name in ("prompt_tokens", "tokens", "drafted", "accepted", "passes", "bytes_paged"):
+        for name in _TOTALS:
             self.totals[name] += getattr(stats, name)
 
     def text(self, runtime: Runtime, running: int, waiting: int) -> str:
         lines = ["# TYPE edgespec_requests_total counter"]
         lines += [f'edgespec_requests_total{{status="{status}"}} {count}' for status, count in sorted(self.requests.items())]
-        counters: dict[str, float] = {
-            f"{name}_total": self.totals[name]
-            for name in ("prompt_tokens", "tokens", "drafted", "accepted", "passes", "bytes_paged")
-        }
+        counters: dict[str, float] = {f"{name}_total": self.totals[name] for name in _TOTALS}
         counters |= {"generation_seconds_total": self.seconds, "cancelled_total": self.cancelled}
         gauges: dict[str, float] = {
             "running": running,

@@ -20,6 +20,12 @@ _TEXT: Schema = {"type": "string"}
 _NULL: Schema = {"type": "null"}
 
 
+def _object(properties: Schema, *required: str) -> Schema:
+    """With these fields and no other."""
+    made: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return made | ({"required": list(required)} if required else {})
+
+
 def _maybe(schema: Schema) -> Schema:
     """Clients send null for what they leave out."""
     return {"anyOf": [schema, _NULL]}
@@ -28,15 +34,10 @@ def _maybe(schema: Schema) -> Schema:
 _STOP = _maybe({"anyOf": [{"type": "string", "minLength": 1}, {
     "type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 16,
 }]})  # fmt: skip
-_EXTENSION: Schema = {
-    "type": "object",
-    "description": "What only edgespec knows.",
-    "properties": {
-        "speculation": {"type": "boolean", "description": "Whether tokens may be guessed. The text is the same."},
-        "grammar": {"type": "string", "description": "GBNF; nothing it does not allow is said."},
-    },
-    "additionalProperties": False,
-}
+_EXTENSION: Schema = _object({
+    "speculation": {"type": "boolean", "description": "Whether tokens may be guessed. The text is the same."},
+    "grammar": {"type": "string", "description": "GBNF; nothing it does not allow is said."},
+}) | {"description": "What only edgespec knows."}  # fmt: skip
 _SAMPLING: Schema = {
     "model": _maybe(_TEXT),
     "temperature": _maybe({"type": "number", "minimum": 0, "maximum": 100}),
@@ -48,9 +49,7 @@ _SAMPLING: Schema = {
     "max_tokens": _maybe({"type": "integer", "minimum": 1, "maximum": 2**31 - 1}),
     "stop": _STOP,
     "stream": _maybe({"type": "boolean"}),
-    "stream_options": _maybe({
-        "type": "object", "properties": {"include_usage": {"type": "boolean"}}, "additionalProperties": False,
-    }),
+    "stream_options": _maybe(_object({"include_usage": {"type": "boolean"}})),
     "n": _maybe({"const": 1}),
     "presence_penalty": _maybe({"const": 0}),
     "frequency_penalty": _maybe({"const": 0}),
@@ -58,30 +57,17 @@ _SAMPLING: Schema = {
     "user": _maybe(_TEXT),
     "edgespec": _maybe(_EXTENSION),
 }  # fmt: skip
-_PART: Schema = {
-    "type": "object",
-    "properties": {"type": {"const": "text"}, "text": _TEXT},
-    "required": ["type", "text"],
-    "additionalProperties": False,
-}
-_CALL: Schema = {
-    "type": "object",
-    "properties": {
+_PART: Schema = _object({"type": {"const": "text"}, "text": _TEXT}, "type", "text")
+_CALL: Schema = _object(
+    {
         "id": _TEXT,
         "type": {"const": "function"},
-        "function": {
-            "type": "object",
-            "properties": {"name": _TEXT, "arguments": _TEXT},
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        },
+        "function": _object({"name": _TEXT, "arguments": _TEXT}, "name", "arguments"),
     },
-    "required": ["id", "type", "function"],
-    "additionalProperties": False,
-}
-_MESSAGE: Schema = {
-    "type": "object",
-    "properties": {
+    "id", "type", "function",
+)  # fmt: skip
+_MESSAGE: Schema = _object(
+    {
         "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
         "content": _maybe({"anyOf": [_TEXT, {"type": "array", "items": _PART, "minItems": 1}]}),
         "name": _maybe(_TEXT),
@@ -89,59 +75,35 @@ _MESSAGE: Schema = {
         "tool_call_id": _maybe(_TEXT),
         "refusal": _NULL,
     },
-    "required": ["role"],
-    "additionalProperties": False,
-}
-_TOOL: Schema = {
-    "type": "object",
-    "properties": {
+    "role",
+)
+_TOOL: Schema = _object(
+    {
         "type": {"const": "function"},
-        "function": {
-            "type": "object",
-            "properties": {
+        "function": _object(
+            {
                 "name": {"type": "string", "pattern": "^[a-zA-Z0-9_-]{1,64}$"},
                 "description": _TEXT,
                 "parameters": {"type": "object"},
                 "strict": _maybe({"type": "boolean"}),
             },
-            "required": ["name"],
-            "additionalProperties": False,
-        },
+            "name",
+        ),
     },
-    "required": ["type", "function"],
-    "additionalProperties": False,
-}
-_JSON_SCHEMA: Schema = {
-    "type": "object",
-    "properties": {
-        "name": _TEXT,
-        "description": _TEXT,
-        "schema": {"type": "object"},
-        "strict": _maybe({"type": "boolean"}),
-    },
-    "required": ["name", "schema"],
-    "additionalProperties": False,
-}
+    "type", "function",
+)  # fmt: skip
+_JSON_SCHEMA: Schema = _object(
+    {"name": _TEXT, "description": _TEXT, "schema": {"type": "object"}, "strict": _maybe({"type": "boolean"})},
+    "name", "schema",
+)  # fmt: skip
 _FORMAT: Schema = {
     "anyOf": [
-        {
-            "type": "object",
-            "properties": {"type": {"enum": ["text", "json_object"]}},
-            "required": ["type"],
-            "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "properties": {"type": {"const": "json_schema"}, "json_schema": _JSON_SCHEMA},
-            "required": ["type", "json_schema"],
-            "additionalProperties": False,
-        },
+        _object({"type": {"enum": ["text", "json_object"]}}, "type"),
+        _object({"type": {"const": "json_schema"}, "json_schema": _JSON_SCHEMA}, "type", "json_schema"),
     ]
 }
 
-CHAT: Schema = {
-    "type": "object",
-    "properties": _SAMPLING | {
+CHAT: Schema = _object(_SAMPLING | {
         "messages": {"type": "array", "items": _MESSAGE, "minItems": 1},
         "max_completion_tokens": _SAMPLING["max_tokens"],
         "logprobs": _maybe({"type": "boolean"}),
@@ -150,13 +112,8 @@ CHAT: Schema = {
         "tools": _maybe({"type": "array", "items": _TOOL, "maxItems": 128}),
         "tool_choice": _maybe({"enum": ["auto", "none"]}),
         "parallel_tool_calls": _maybe({"type": "boolean"}),
-    },
-    "required": ["messages"],
-    "additionalProperties": False,
-}  # fmt: skip
-COMPLETION: Schema = {
-    "type": "object",
-    "properties": _SAMPLING | {
+    }, "messages")  # fmt: skip
+COMPLETION: Schema = _object(_SAMPLING | {
         "prompt": {"anyOf": [
             {"type": "string", "minLength": 1},
             {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}, "minItems": 1},
@@ -165,10 +122,7 @@ COMPLETION: Schema = {
         "best_of": _maybe({"const": 1}),
         "suffix": _maybe({"const": ""}),
         "logprobs": _maybe({"type": "integer", "minimum": 0, "maximum": 1}),
-    },
-    "required": ["prompt"],
-    "additionalProperties": False,
-}  # fmt: skip
+    }, "prompt")  # fmt: skip
 
 
 def parsed(body: bytes) -> Any:

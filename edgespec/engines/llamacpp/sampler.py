@@ -85,9 +85,8 @@ class LlamaSampler:
 def _filters(params: SamplingParams, tokenizer: LlamaTokenizer, vocabulary: int) -> Any:
     """Raises UsageError for a grammar that is none."""
     lib = llama()
-    stages = [lib.llama_sampler_init_penalties(vocabulary, _PENALTY_WINDOW, params.repeat_penalty, 0.0, 0.0)]
-    if params.grammar:
-        stages.append(grammar_sampler(tokenizer, params.grammar))
+    grammar = [grammar_sampler(tokenizer, params.grammar)] if params.grammar else []
+    stages = [lib.llama_sampler_init_penalties(vocabulary, _PENALTY_WINDOW, params.repeat_penalty, 0.0, 0.0), *grammar]
     if params.temperature > 0:
         stages += [
             lib.llama_sampler_init_top_k(params.top_k),
