@@ -113,7 +113,8 @@ def show(name: Name, as_object: opt.Json = False) -> None:
     facts = {
         "name": header.name, "architecture": header.architecture, "layers": header.layers, "width": header.width,
         "trained_context": header.trained_context, "weight_bytes": header.weight_bytes,
-        "vocabulary": len(header.vocabulary.tokens), "licence": entry.licence if entry else None, "path": header.path,
+        "vocabulary": len(header.vocabulary.tokens), "licence": entry.licence if entry else None,
+        "base": entry.base if entry else None, "path": header.path,
         "drafter": drafter,
     }  # fmt: skip
     if as_object:

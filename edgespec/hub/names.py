@@ -7,7 +7,9 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 from edgespec.errors import ModelNotFound, UsageError
 from edgespec.loading import shipped
@@ -30,22 +32,37 @@ class Source:
 
 @dataclass(frozen=True)
 class Entry:
-    """A model of the catalog; `drafter` is the name of another, or None where none has its vocabulary."""
+    """A model of the catalog.
+
+    `base` is the model that the files were made from, `drafter` the name of another entry, or None where none has the
+    vocabulary, `checked` the day on which the entry was last compared with what others publish (docs/catalog.md).
+    """
 
     name: str
     source: Source
+    base: str
     licence: str
     context: int
     drafter: str | None
+    checked: date
 
 
 def catalog() -> dict[str, Entry]:
-    """By name. See `models/catalog.json`, which says when an entry was last checked."""
+    """What `models/catalog.json` lists, by name."""
     listed = json.loads(shipped("catalog.json").read_text())["models"]
-    return {
-        name: Entry(name, Source(item["repo"], item["file"]), item["licence"], item["context"], item["drafter"])
-        for name, item in listed.items()
-    }
+    return {name: _entry(name, item) for name, item in listed.items()}
+
+
+def _entry(name: str, item: dict[str, Any]) -> Entry:
+    return Entry(
+        name,
+        Source(item["repo"], item["file"]),
+        base=item["base"],
+        licence=item["licence"],
+        context=item["context"],
+        drafter=item["drafter"],
+        checked=date.fromisoformat(item["checked"]),
+    )
 
 
 def is_name(text: str) -> bool:

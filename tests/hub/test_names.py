@@ -1,4 +1,6 @@
-import json
+import re
+from datetime import date
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -7,7 +9,6 @@ from hypothesis import strategies as st
 from edgespec.errors import ModelNotFound, UsageError
 from edgespec.hub.found import sources_of
 from edgespec.hub.names import Source, catalog, chosen_files, entry_named, is_name, source_named
-from edgespec.loading import shipped
 
 FILES = [
     "README.md", "model-Q4_K_M.gguf", "model-Q8_0.gguf", "mmproj-model-Q4_K_M.gguf",
@@ -31,8 +32,16 @@ def test_every_entry_of_the_catalog_is_whole_and_its_drafter_is_smaller_and_of_i
     assert {"llama", "qwen", "gemma", "smollm", "phi", "mistral"} <= families
 
 
-def test_the_catalog_says_when_it_was_checked() -> None:
-    assert "checked" in json.loads(shipped("catalog.json").read_text())
+def test_every_entry_of_the_catalog_is_as_the_published_comparison_confirms_it() -> None:
+    table = (Path(__file__).parents[2] / "docs" / "catalog.md").read_text()
+    day = date.fromisoformat(re.search(r"Made on (\S+)", table)[1])
+    rows = {cells[0]: cells for line in table.splitlines() if (cells := re.findall(r"`(.*?)`", line)) and line.startswith("| `")}
+    for name, entry in catalog().items():
+        assert rows.pop(name) == [name, entry.source.repo, entry.source.pattern]
+        assert entry.checked <= day
+        assert str(entry.context) in next(line for line in table.splitlines() if line.startswith(f"| `{name}`"))
+    assert not rows
+    assert "**" not in table
 
 
 def test_files_of_a_quant_are_found_with_all_their_shards() -> None:
