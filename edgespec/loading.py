@@ -34,8 +34,8 @@ from edgespec.timeline import OFF, Timeline
 from edgespec.types import FileIdentity, KvType, MemoryPlan, ModelHeader, Pages, Speeds, Stage
 
 __all__ = [
-    "Loaded", "Options", "Prepared", "auto_policy", "embedded_model", "keep_policy", "load_models", "prepare", "preview",
-    "shipped", "with_pages",
+    "Loaded", "Options", "Prepared", "auto_policy", "embedded_model", "expected_rate", "keep_policy", "load_models", "prepare",
+    "preview", "shipped", "with_pages",
 ]  # fmt: skip
 
 _log = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
         check_pair(target, drafter)
     threads = options.threads or usable_threads()
     speeds = _speeds(target, threads, progress)
-    stages: Set[Stage] = set() if target.recurrent or target.experts else set(options.stages)
+    stages = _usable_stages(target, options)
     request = _request(options, stages, budget, target, drafter if "drafter" in stages else None, speeds)
     plan = make_plan(request)
     if "self" in stages and plan.paging != "resident":
@@ -167,6 +167,11 @@ def _paths(options: Options) -> tuple[str | os.PathLike[str], str | os.PathLike[
     if options.drafter is not None:
         raise UsageError("a drafter without a target: name the target too")
     return embedded_model("target"), embedded_model("drafter")
+
+
+def _usable_stages(target: ModelHeader, options: Options) -> Set[Stage]:
+    """Trees are for targets that can drop part of a sequence, and go over few weights for many tokens."""
+    return set() if target.recurrent or target.experts else set(options.stages)
 
 
 def _request(
@@ -216,8 +221,8 @@ def with_pages(prepared: Prepared, options: Options, progress: Progress) -> Prep
         return replace(prepared, notes=(*prepared.notes, f"paging weights as they are: {error}"))
 
 
-def preview(target: ModelHeader, drafter: ModelHeader | None, options: Options, progress: Progress) -> MemoryPlan:
-    """The plan for models of which only the headers are here, on the disk that edgespec itself is on.
+def preview(target: ModelHeader, drafter: ModelHeader | None, options: Options, progress: Progress) -> Prepared:
+    """As `prepare`, for models of which only the headers are here, on the disk that edgespec itself is on.
 
     Raises PairMismatch and BudgetError as `prepare` does.
     """
@@ -225,8 +230,10 @@ def preview(target: ModelHeader, drafter: ModelHeader | None, options: Options, 
         check_pair(target, drafter)
     threads = options.threads or usable_threads()
     speeds = _speeds(target, threads, progress, probe=read_model(embedded_model("target")).files[0])
-    budget = parse_budget(options.budget, read_limits())
-    return make_plan(_request(options, set(options.stages), budget, target, drafter, speeds))
+    budget, stages = parse_budget(options.budget, read_limits()), _usable_stages(target, options)
+    request = _request(options, stages, budget, target, drafter if "drafter" in stages else None, speeds)
+    plan = make_plan(request)
+    return Prepared(target, request.drafter, plan, speeds, threads, options.strict, plan.notes)
 
 
 def _speeds(
@@ -245,6 +252,14 @@ def _speeds(
         progress("measuring this machine's disk and arithmetic, once")
     key = f"{engine_version()} {kind} x{threads}" + (" repacked" if repacked else "")
     return calibrated(cache, key, probe or target.files[0], lambda: matrix_kernel(kind, threads, repacked=repacked))
+
+
+def expected_rate(prepared: Prepared) -> float | None:
+    """Tokens per second to expect with the drafter, from what earlier runs learned, else as the embedded pair does.
+
+    None without a drafter.
+    """
+    return auto_policy(prepared).expected_rate() if prepared.drafter else None
 
 
 def auto_policy(prepared: Prepared, manner: str = "") -> AutoPolicy:

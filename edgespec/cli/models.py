@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -22,6 +22,9 @@ from edgespec.loading import Options
 from edgespec.memory.budget import format_size
 from edgespec.modelfile.header import read_model
 from edgespec.running import running
+
+if TYPE_CHECKING:
+    from edgespec.hub.pull import Offer
 
 __all__ = ["list_models", "located", "ps", "pull", "remove_model", "show"]
 
@@ -52,18 +55,24 @@ def pull(
     hub = Hub(hub_folder(), token=os.environ.get("HF_TOKEN"))
     with progress() as status:
         offer = look(hub, name, Options(budget=budget, context=context), status)
-    speed = offer.plan.ceiling_tokens_per_second
-    say(
-        f"{name}: {format_size(offer.size)} in {len(offer.target) + len(offer.drafter)} files, "
-        f"{format_size(offer.missing_bytes)} of it to download; "
-        f"within {format_size(offer.plan.budget)} about {speed:.1f} tokens/s before any guessing"
-    )
+    for line in (_offered(name, offer), *offer.notes):
+        say(line)
     if offer.missing_bytes and not yes and Console(stderr=True).is_terminal:
         typer.confirm("Download?", abort=True, err=True)
     with _download_bar() as bar:
         tasks = {file.name: bar.add_task(Path(file.name).name, total=file.size) for file in (*offer.target, *offer.drafter)}
         pulled = fetch(hub, offer, lambda file, done: bar.update(tasks[file.name], completed=done))
     _say_paths(pulled)
+
+
+def _offered(name: str, offer: Offer) -> str:
+    guessed = offer.expected_tokens_per_second
+    return (
+        f"{name}: {format_size(offer.size)} in {len(offer.target) + len(offer.drafter)} files, "
+        f"{format_size(offer.missing_bytes)} of it to download; within {format_size(offer.plan.budget)} "
+        f"about {offer.plan.ceiling_tokens_per_second:.1f} tokens/s before any guessing"
+        + (f", {guessed:.1f} with a drafter as good as the embedded one" if guessed else "")
+    )
 
 
 def _say_paths(pulled: Pulled) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from edgespec.cli import options as opt
 from edgespec.cli.console import progress, say, write
 from edgespec.cli.models import located
-from edgespec.loading import Options, auto_policy, prepare
+from edgespec.loading import Options, expected_rate, prepare
 from edgespec.memory.budget import format_size
 from edgespec.strategy import DRAFT_CELLS, SpeculationOptions
 from edgespec.types import MemoryPlan
@@ -38,7 +38,7 @@ def plan(
     )
     with progress() as status:
         prepared = prepare(options, status)
-    expected = auto_policy(prepared).expected_rate() if prepared.drafter else None
+    expected = expected_rate(prepared)
     for note in prepared.notes:
         say(note)
     if as_object:

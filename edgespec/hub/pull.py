@@ -13,7 +13,7 @@ from edgespec.errors import ModelInvalid
 from edgespec.hub.client import Hub, RemoteFile
 from edgespec.hub.found import Pulled, sources_of
 from edgespec.hub.names import chosen_files
-from edgespec.loading import Options, preview
+from edgespec.loading import Options, expected_rate, preview
 from edgespec.modelfile.header import read_model
 from edgespec.types import MemoryPlan, ModelHeader
 
@@ -25,12 +25,14 @@ _MOST = 256 << 20
 
 @dataclass(frozen=True)
 class Offer:
-    """What pulling would mean: the files of both halves, what of them is not here yet, and the plan they would run by."""
+    """What pulling would mean: the files of both halves, what of them is not here yet, the plan they would run by, its speed."""
 
     target: tuple[RemoteFile, ...]
     drafter: tuple[RemoteFile, ...]
     missing_bytes: int
     plan: MemoryPlan
+    expected_tokens_per_second: float | None  # with a drafter as good as the embedded one
+    notes: tuple[str, ...]
 
     @property
     def size(self) -> int:
@@ -46,9 +48,10 @@ def look(hub: Hub, name: str, options: Options, progress: Callable[[str], None] 
         listed = {file.name: file for file in hub.files(source.repo)}
         halves.append(tuple(listed[name] for name in chosen_files(list(listed), source)))
         headers.append(_header(hub, halves[-1]))
-    plan = preview(headers[0], headers[1] if len(headers) > 1 else None, options, progress)
+    prepared = preview(headers[0], headers[1] if len(headers) > 1 else None, options, progress)
     missing = sum(file.size for half in halves for file in half if hub.cached(file) is None)
-    return Offer(halves[0], halves[1] if len(halves) > 1 else (), missing, plan)
+    second = halves[1] if len(halves) > 1 else ()
+    return Offer(halves[0], second, missing, prepared.plan, expected_rate(prepared), prepared.notes)
 
 
 def fetch(hub: Hub, offer: Offer, progress: Callable[[RemoteFile, int], None] = lambda file, done: None) -> Pulled:

@@ -32,7 +32,7 @@ _LOOKS = 8  # rounds at most in which a block is drafted whatever experience say
 # of everything that was said meanwhile.
 _FIRST_PAUSE, _LONGER, _LONGEST_PAUSE = 32, 4, 512
 _MARGIN = 1.02  # what speculation must promise to be switched on again
-_PRIOR_TREE, _PRIOR_TOKENS = 16, 3.3  # rows, and tokens a round, assumed of a pair that never ran
+_PRIOR_TREE, _PRIOR_TOKENS = 16, 3.3  # rows, and tokens a round (the embedded pair's), of a pair that never ran
 
 
 @dataclass

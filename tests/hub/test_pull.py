@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,9 +17,12 @@ from local_hub import COMMIT, LocalHub, local_hub
 from edgespec.errors import BudgetError, HubDamaged, HubDenied, HubError, HubUnreachable, ModelInvalid, ModelNotFound
 from edgespec.hub.client import Hub, RemoteFile
 from edgespec.hub.found import find
+from edgespec.hub.names import catalog
 from edgespec.hub.pull import fetch, look
 from edgespec.hub.store import remove, stored
 from edgespec.loading import Options
+from edgespec.modelfile.header import read_model
+from edgespec.types import Speeds
 
 NAME, REPO, FILE = "user/pair", "user/pair", "pair-Q4_K_M.gguf"
 OPTIONS = Options(budget="1GiB", context=256)
@@ -77,6 +81,21 @@ def test_what_cannot_run_is_refused_before_anything_large_is_fetched(client: Hub
         look(client, "user/big", Options(budget="40MiB", context=256))
     assert (refused.value.minimum or 0) > 40 << 20
     assert sum(server.sent.values()) <= 2 << 20
+
+
+def test_the_speed_with_a_drafter_is_told_before_the_download(
+    client: Hub, server: LocalHub, target_path: Path, drafter_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for half, path in (("smollm2:1.7b", target_path), ("smollm2:135m", drafter_path)):
+        server.add(catalog()[half].source.repo, "half-q4_k_m-q8_0.gguf", path.read_bytes())
+    per_byte = 1e-10  # a machine whose passes take as long for sixteen rows as for one
+    monkeypatch.setattr("edgespec.loading.calibrated", lambda *_: Speeds(1e9, ((1, per_byte), (16, per_byte))))
+    pair, alone = look(client, "smollm2:1.7b", OPTIONS), look(client, f"{catalog()['smollm2:1.7b'].source.repo}:q4_k_m", OPTIONS)
+    plain = pair.plan.ceiling_tokens_per_second
+    assert plain == pytest.approx(1 / (per_byte * read_model(target_path).weight_bytes))
+    assert alone.expected_tokens_per_second is None
+    assert pair.expected_tokens_per_second
+    assert 2 * plain < pair.expected_tokens_per_second < 3.3 * plain  # 3.3 tokens a round, less what drafting them takes
 
 
 def test_a_split_model_is_one(client: Hub, server: LocalHub, target_path: Path, tmp_path: Path) -> None:
@@ -294,8 +313,8 @@ def test_a_repository_without_such_a_model_says_what_it_has(client: Hub, server:
 def test_the_command_pulls_and_run_finds_both_halves(
     server: LocalHub, tmp_path: Path, target_path: Path, drafter_path: Path
 ) -> None:
-    server.add("bartowski/SmolLM2-1.7B-Instruct-GGUF", "SmolLM2-1.7B-Instruct-Q4_K_M.gguf", target_path.read_bytes())
-    server.add("bartowski/SmolLM2-135M-Instruct-GGUF", "SmolLM2-135M-Instruct-Q8_0.gguf", drafter_path.read_bytes())
+    server.add(catalog()["smollm2:1.7b"].source.repo, "smollm2-1.7b-instruct-q4_k_m.gguf", target_path.read_bytes())
+    server.add(catalog()["smollm2:135m"].source.repo, "SmolLM2-135M-Instruct-Q8_0.gguf", drafter_path.read_bytes())
     environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_ENDPOINT": server.url}
 
     def edgespec(*words: str) -> subprocess.CompletedProcess[str]:
@@ -307,7 +326,9 @@ def test_the_command_pulls_and_run_finds_both_halves(
     assert "edgespec pull smollm2:1.7b" in missing.stderr
     pulled = edgespec("pull", "smollm2:1.7b", "--budget", "1GiB", "--context", "512")
     assert pulled.returncode == 0, pulled.stderr
-    assert "tokens/s before any guessing" in pulled.stderr
+    told = re.search(r"about ([\d.]+) tokens/s before any guessing, ([\d.]+) with a drafter", " ".join(pulled.stderr.split()))
+    assert told, pulled.stderr
+    assert float(told[1]) <= float(told[2])
     assert len(pulled.stdout.splitlines()) == 2
     refused = edgespec("pull", "smollm2:1.7b", "--budget", "20MiB")
     assert refused.returncode == 4
