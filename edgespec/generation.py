@@ -41,7 +41,7 @@ class Generator:
             meter = Meter(self._loaded, guess.policy, self._begin(len(prompt), guess.verify))
             decoder = Decoder(
                 self._target, guess.drafter, guess.policy, sampler, self._loaded.target.tokenizer.ends, verify=guess.verifier,
-                logprobs=params.logprobs, timeline=self._timeline,
+                top=params.top_logprobs if params.logprobs else None, timeline=self._timeline,
             )  # fmt: skip
             try:
                 missing = self._reuse_prefix(prompt, guess.drafter)

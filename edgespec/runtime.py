@@ -139,7 +139,11 @@ class Runtime:
         return self._tokenizer.encode(text, special=special, bos=bos)
 
     def detokenize(self, tokens: Sequence[int]) -> str:
-        return b"".join(map(self._tokenizer.piece, tokens)).decode("utf-8", "replace")
+        return b"".join(map(self.piece, tokens)).decode("utf-8", "replace")
+
+    def piece(self, token: int) -> bytes:
+        """What a token is in UTF-8, which may be a part of a character."""
+        return self._tokenizer.piece(token)
 
     def generate(self, prompt: Prompt, *, wait: bool = True, speculate: bool = True, **sampling: Any) -> Completion:
         """The continuation of `prompt`, usually plain text. `sampling`: the fields of `SamplingParams`.
@@ -294,5 +298,5 @@ def _collect(chunks: Iterator[Chunk]) -> Completion:
         tokens=tuple(token for chunk in done for token in chunk.tokens),
         finish_reason=last.finish_reason or "length",
         statistics=last.statistics,
-        logprobs=tuple(value for chunk in done for value in chunk.logprobs),
+        logprobs=tuple(logprob for chunk in done for logprob in chunk.logprobs),
     )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from edgespec.errors import UsageError
 
 __all__ = [
+    "MOST_TOP_LOGPROBS",
     "ROW_BLOCK",
     "Acceptance",
     "Chunk",
@@ -33,11 +34,13 @@ __all__ = [
     "Statistics",
     "Tables",
     "TensorExtent",
+    "TokenLogprob",
     "Vocabulary",
 ]
 
 Floats = NDArray[np.float32]
-_COLDEST, _WHOLE = 1e-3, ("top_k", "seed", "max_tokens")
+_COLDEST, _WHOLE = 1e-3, ("top_k", "seed", "max_tokens", "top_logprobs")
+MOST_TOP_LOGPROBS = 20  # as the OpenAI API has it
 ROW_BLOCK = 4  # the engine's matrix kernels work on this many rows at a time: three nodes cost about what four do
 Paging = Literal["slots", "mmap", "resident"]
 Speculation = Literal["auto", "tree", "chain", "llmcad", "off"]
@@ -192,6 +195,7 @@ class SamplingParams:
     max_tokens: int = 256
     stop: tuple[str, ...] = ()
     logprobs: bool = False
+    top_logprobs: int = 0  # that many of the likeliest tokens come with each token's log-probability
     grammar: str = ""  # GBNF; nothing it does not allow is drawn
 
     def __post_init__(self) -> None:
@@ -213,6 +217,7 @@ class SamplingParams:
             "repeat_penalty": 0.01 <= self.repeat_penalty <= 100,
             "seed": 0 <= self.seed < 2**32 - 1,  # the largest value asks the engine for a random seed
             "max_tokens": 1 <= self.max_tokens < 2**31,
+            "top_logprobs": 0 <= self.top_logprobs <= MOST_TOP_LOGPROBS,
             "stop": all(isinstance(text, str) and text for text in self.stop),
         }
         for name, good in checks.items():
@@ -220,6 +225,14 @@ class SamplingParams:
                 raise UsageError(f"{name}={getattr(self, name)!r} is out of range")
         if fraction := [name for name in _WHOLE if getattr(self, name) % 1]:
             raise UsageError(f"{fraction[0]}={getattr(self, fraction[0])!r} is not a whole number")
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """Of an emitted token: its log-probability (nats), and the likeliest tokens of its place with theirs, by falling ones."""
+
+    logprob: float
+    top_logprobs: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -232,7 +245,7 @@ class Acceptance:
     path: tuple[int, ...]
     tokens: tuple[int, ...]
     near_ties: int
-    logprobs: tuple[float, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -244,7 +257,7 @@ class Round:
     nodes: int  # drafted nodes the target scored, the pending token not counted
     accepted: int  # of these
     near_ties: int
-    logprobs: tuple[float, ...]
+    logprobs: tuple[TokenLogprob, ...]
     draft_seconds: float  # outside the target's stalls
     sweep_seconds: float
     drafted_ahead: int = 0  # nodes drafted in stalls, since the generation began
@@ -310,7 +323,7 @@ class Chunk:
     tokens: tuple[int, ...]
     from_draft: tuple[bool, ...]
     statistics: Statistics
-    logprobs: tuple[float, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
     finish_reason: FinishReason | None = None
     spans: tuple[tuple[str, bool], ...] = ()
 
@@ -321,4 +334,4 @@ class Completion:
     tokens: tuple[int, ...]
     finish_reason: FinishReason
     statistics: Statistics
-    logprobs: tuple[float, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()

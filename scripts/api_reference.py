@@ -13,7 +13,17 @@ from edgespec import errors, types
 from edgespec.batch import Batch
 from edgespec.saved import Conversation, Shelf
 
-CLASSES = (edgespec.Runtime, types.Chunk, types.Completion, types.Statistics, types.SamplingParams, Shelf, Conversation, Batch)
+CLASSES = (
+    edgespec.Runtime,
+    types.Chunk,
+    types.Completion,
+    types.TokenLogprob,
+    types.Statistics,
+    types.SamplingParams,
+    Shelf,
+    Conversation,
+    Batch,
+)
 
 
 def signature(function: Any) -> str:

@@ -63,7 +63,13 @@ def test_statistics_are_consistent(paged: Runtime) -> None:
 def test_logprobs_are_of_the_emitted_tokens(paged: Runtime) -> None:
     done = paged.chat(STORY, max_tokens=12, logprobs=True)
     assert len(done.logprobs) == len(done.tokens)
-    assert all(value <= 0 for value in done.logprobs)
+    assert all(one.logprob <= 0 and not one.top_logprobs for one in done.logprobs)
+    more = paged.chat(STORY, max_tokens=12, logprobs=True, top_logprobs=3)
+    for token, one in zip(more.tokens, more.logprobs, strict=True):
+        assert one.top_logprobs[0] == (token, one.logprob)  # greedy: the likeliest is what was said
+        assert [value for _, value in one.top_logprobs] == sorted((value for _, value in one.top_logprobs), reverse=True)
+    plain = paged.chat(STORY, max_tokens=12, logprobs=True, speculate=False)
+    assert [one.logprob for one in plain.logprobs] == pytest.approx([one.logprob for one in more.logprobs], abs=0.05)
 
 
 def test_stop_strings_end_the_text_before_them(paged: Runtime) -> None:

@@ -38,20 +38,21 @@ def chat_job(runtime: Runtime, request: Mapping[str, Any]) -> Job:
     most = request.get("max_completion_tokens", request.get("max_tokens"))
     grammar = _grammar(runtime, request.get("response_format", {"type": "text"}))
     names = frozenset(tool["function"]["name"] for tool in tools)
-    return _job(request, tokens, most, chat=True, grammar=grammar, logprobs=bool(request.get("logprobs")), tools=names)
+    return _job(request, tokens, most, chat=True, grammar=grammar, top=_top_of_chat(request), tools=names)
 
 
 def completion_job(runtime: Runtime, request: Mapping[str, Any]) -> Job:
     """Raises UsageError or ContextFull."""
     prompt = request["prompt"]
     tokens = runtime.prompt_tokens(prompt if isinstance(prompt, str) else [int(token) for token in prompt])
-    return _job(request, tokens, request.get("max_tokens", 16), chat=False, logprobs="logprobs" in request)
+    return _job(request, tokens, request.get("max_tokens", 16), chat=False, top=request.get("logprobs"))
 
 
 def _job(
-    request: Mapping[str, Any], tokens: list[int], most: int | None, *, chat: bool, logprobs: bool, grammar: str = "",
+    request: Mapping[str, Any], tokens: list[int], most: int | None, *, chat: bool, top: int | None, grammar: str = "",
     tools: frozenset[str] = frozenset(),
 ) -> Job:  # fmt: skip
+    """`top`: the likeliest tokens that come with each token's log-probability; None: no log-probabilities."""
     only_ours = request.get("edgespec", {})
     if grammar and only_ours.get("grammar"):
         raise Refused(400, "response_format and edgespec.grammar both say what may be said: send one", "invalid_value")
@@ -62,12 +63,21 @@ def _job(
         "max_tokens": most or _UNTIL_FULL,
         "stop": [stop] if isinstance(stop, str) else stop,
         "grammar": grammar or only_ours.get("grammar", ""),
-        "logprobs": logprobs,
+        "logprobs": top is not None,
+        "top_logprobs": top or 0,
     }
     return Job(
         tokens, sampling, only_ours.get("speculation", True), chat, request.get("stream", False),
-        request.get("stream_options", {}).get("include_usage", False), logprobs, tools,
+        request.get("stream_options", {}).get("include_usage", False), top is not None, tools,
     )  # fmt: skip
+
+
+def _top_of_chat(request: Mapping[str, Any]) -> int | None:
+    if not request.get("logprobs"):
+        if request.get("top_logprobs"):
+            raise Refused(400, "top_logprobs: needs logprobs to be true", "invalid_value")
+        return None
+    return int(request.get("top_logprobs", 0))
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:

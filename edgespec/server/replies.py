@@ -12,7 +12,7 @@ from typing import Any
 from edgespec.runtime import Runtime
 from edgespec.server.jobs import Job
 from edgespec.server.tools import tool_calls_in
-from edgespec.types import Chunk, Statistics
+from edgespec.types import Chunk, Statistics, TokenLogprob
 
 __all__ = ["Reply", "statistics"]
 
@@ -88,18 +88,24 @@ class Reply:
         if not self._job.logprobs:
             return None
         said = [pair for chunk in chunks for pair in zip(chunk.tokens, chunk.logprobs, strict=True)]
-        texts = [self._runtime.detokenize([token]) for token, _ in said]
         if self._job.chat:
-            return {
-                "content": [
-                    {"token": text, "logprob": logprob, "bytes": list(text.encode()), "top_logprobs": []}
-                    for text, (_, logprob) in zip(texts, said, strict=True)
-                ]
-            }
+            return {"content": [self._chat_logprob(token, found) for token, found in said]}
+        texts = [self._text(token) for token, _ in said]
         *offsets, self._offset = itertools.accumulate(map(len, texts), initial=self._offset)
         return {
-            "tokens": texts, "token_logprobs": [logprob for _, logprob in said], "text_offset": offsets, "top_logprobs": None,
+            "tokens": texts, "token_logprobs": [found.logprob for _, found in said], "text_offset": offsets,
+            "top_logprobs": [{self._text(token): value for token, value in found.top_logprobs} for _, found in said],
         }  # fmt: skip
+
+    def _chat_logprob(self, token: int, found: TokenLogprob) -> dict[str, Any]:
+        top = [self._scored(*pair) for pair in found.top_logprobs]
+        return self._scored(token, found.logprob) | {"top_logprobs": top}
+
+    def _scored(self, token: int, logprob: float) -> dict[str, Any]:
+        return {"token": self._text(token), "logprob": logprob, "bytes": list(self._runtime.piece(token))}
+
+    def _text(self, token: int) -> str:
+        return self._runtime.detokenize([token])
 
 
 def _finish(chunk: Chunk) -> str:

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from edgespec.server.errors import Refused
+from edgespec.types import MOST_TOP_LOGPROBS
 
 __all__ = ["CHAT", "COMPLETION", "checked", "parsed"]
 
@@ -107,7 +108,7 @@ CHAT: Schema = _object(_SAMPLING | {
         "messages": {"type": "array", "items": _MESSAGE, "minItems": 1},
         "max_completion_tokens": _SAMPLING["max_tokens"],
         "logprobs": _maybe({"type": "boolean"}),
-        "top_logprobs": _maybe({"const": 0}),
+        "top_logprobs": _maybe({"type": "integer", "minimum": 0, "maximum": MOST_TOP_LOGPROBS}),
         "response_format": _maybe(_FORMAT),
         "tools": _maybe({"type": "array", "items": _TOOL, "maxItems": 128}),
         "tool_choice": _maybe({"enum": ["auto", "none"]}),
@@ -121,7 +122,7 @@ COMPLETION: Schema = _object(_SAMPLING | {
         "echo": _maybe({"const": False}),
         "best_of": _maybe({"const": 1}),
         "suffix": _maybe({"const": ""}),
-        "logprobs": _maybe({"type": "integer", "minimum": 0, "maximum": 1}),
+        "logprobs": _maybe({"type": "integer", "minimum": 0, "maximum": MOST_TOP_LOGPROBS}),
     }, "prompt")  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from edgespec.engines.base import Sampler, Session
 from edgespec.errors import ContextFull, EngineError
 from edgespec.speculation.drafting.base import Drafter
+from edgespec.speculation.logprobs import logprobs_of
 from edgespec.speculation.tree import DraftTree
 from edgespec.speculation.verify.match import match_target
 from edgespec.speculation.verify.walk import Verifier
@@ -40,7 +41,7 @@ class Decoder:
     sampler: Sampler
     ends: Callable[[int], bool]
     verify: Verifier = match_target
-    logprobs: bool = False
+    top: int | None = None  # likeliest tokens that come with each token's log-probability; None: no log-probabilities
     timeline: Timeline = OFF
 
     def rounds(self, prompt: Sequence[int], most: int) -> Iterator[Round]:
@@ -108,7 +109,8 @@ class Decoder:
             rows = self.target.score(tree)
             if not _finite(rows):
                 raise EngineError("the target's logits are not finite: the model file is damaged, download it again")
-        return tree, self.verify(tree, rows, self.sampler, ends=self.ends, most=most, logprobs=self.logprobs)
+        accepted = self.verify(tree, rows, self.sampler, ends=self.ends, most=most)
+        return tree, replace(accepted, logprobs=logprobs_of(accepted, rows, self.top))
 
     def _round(self, tree: DraftTree, accepted: Acceptance, started: float, drafted: float, swept: float) -> Round:
         self.timeline.add("drafter", started, drafted, "draft {}", len(tree) - 1)

@@ -74,11 +74,13 @@ def test_the_official_async_client(server: Running) -> None:
 
 def test_text_completions_and_models(client: openai.OpenAI, server: Running) -> None:
     start = "It was a cold evening, and Anna"
-    done = client.completions.create(model="pair", prompt=start, temperature=0, logprobs=1, max_tokens=12)
+    done = client.completions.create(model="pair", prompt=start, temperature=0, logprobs=2, max_tokens=12)
     assert done.choices[0].text == server.runtime.generate(start, max_tokens=12).text
     logprobs = done.choices[0].logprobs
     assert len(logprobs.tokens) == len(logprobs.token_logprobs) == 12
     assert logprobs.text_offset[:2] == [0, len(logprobs.tokens[0])]
+    for token, logprob, top in zip(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs, strict=True):
+        assert top[token] == logprob == max(top.values())
     assert [model.id for model in client.models.list()] == ["pair"]
     assert client.models.retrieve("pair").owned_by == "edgespec"
     with pytest.raises(openai.NotFoundError):
@@ -100,6 +102,14 @@ def test_seed_stop_and_logprobs_of_chats(client: openai.OpenAI) -> None:
     content = story(temperature=0, logprobs=True).choices[0].logprobs.content
     assert len(content) == 40
     assert all(item.logprob <= 0 for item in content)
+    for item in story(temperature=0, logprobs=True, top_logprobs=5).choices[0].logprobs.content:
+        assert (item.top_logprobs[0].token, item.top_logprobs[0].logprob) == (item.token, item.logprob)
+        assert len({other.token for other in item.top_logprobs}) == 5
+        assert bytes(item.bytes).decode(errors="replace") == item.token
+    with pytest.raises(openai.BadRequestError, match="top_logprobs"):
+        story(top_logprobs=2)
+    with pytest.raises(openai.BadRequestError, match="top_logprobs"):
+        story(logprobs=True, top_logprobs=21)
 
 
 def test_a_json_schema_is_kept_under_speculation(client: openai.OpenAI) -> None:

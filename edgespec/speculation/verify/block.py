@@ -19,7 +19,6 @@ import numpy as np
 from edgespec.engines.base import Sampler
 from edgespec.speculation.tree import DraftTree
 from edgespec.speculation.verify.rejection import Distribution, drawn_from, residual
-from edgespec.speculation.verify.walk import emitted
 from edgespec.types import Acceptance, Floats
 
 __all__ = ["Block"]
@@ -31,9 +30,7 @@ class Block:
     def __init__(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
 
-    def __call__(
-        self, tree: DraftTree, rows: Floats, sampler: Sampler, *, ends: Callable[[int], bool], most: int, logprobs: bool = False
-    ) -> Acceptance:
+    def __call__(self, tree: DraftTree, rows: Floats, sampler: Sampler, *, ends: Callable[[int], bool], most: int) -> Acceptance:
         chain = _chain(tree, ends, most)
         drawn = [tree.draws[node] for node in chain if node in tree.draws]
         wanted = _distributions(chain, tree, rows, sampler)
@@ -47,7 +44,7 @@ class Block:
             tokens.append(drawn_from(wanted[kept], self._rng))
         for token in tokens:
             sampler.accept(token)
-        return emitted(chain[: len(tokens)], tokens, rows, 0, logprobs=logprobs)
+        return Acceptance(tuple(chain[: len(tokens)]), tuple(tokens), 0)
 
     def _longest(self, drafts: list[int], wanted: list[Distribution], proposed: list[Distribution]) -> tuple[int, float]:
         """How many drafts are kept, and p of that place."""

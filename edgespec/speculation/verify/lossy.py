@@ -37,9 +37,7 @@ class Lossy:
     def __init__(self, passes: Passes) -> None:
         self._passes = passes
 
-    def __call__(
-        self, tree: DraftTree, rows: Floats, sampler: Sampler, *, ends: Callable[[int], bool], most: int, logprobs: bool = False
-    ) -> Acceptance:
+    def __call__(self, tree: DraftTree, rows: Floats, sampler: Sampler, *, ends: Callable[[int], bool], most: int) -> Acceptance:
         def choose(node: int) -> int:
             probs = _softmax(rows[node])
             guesses = sorted((tree.tokens[child] for child in tree.children(node)), key=lambda token: -probs[token])
@@ -47,7 +45,7 @@ class Lossy:
             found = next(good, None)
             return sampler.draw(rows[node]) if found is None else found
 
-        return walk(tree, rows, sampler, choose, ends=ends, most=most, logprobs=logprobs)
+        return walk(tree, sampler, choose, ends=ends, most=most)
 
 
 def _softmax(row: Floats) -> Distribution:

@@ -19,8 +19,6 @@ from edgespec.types import Acceptance, Floats
 __all__ = ["match_target"]
 
 
-def match_target(
-    tree: DraftTree, rows: Floats, sampler: Sampler, *, ends: Callable[[int], bool], most: int, logprobs: bool = False
-) -> Acceptance:
+def match_target(tree: DraftTree, rows: Floats, sampler: Sampler, *, ends: Callable[[int], bool], most: int) -> Acceptance:
     """Implements `Verifier`."""
-    return walk(tree, rows, sampler, lambda node: sampler.draw(rows[node]), ends=ends, most=most, logprobs=logprobs)
+    return walk(tree, sampler, lambda node: sampler.draw(rows[node]), ends=ends, most=most)

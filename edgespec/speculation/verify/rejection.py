@@ -37,13 +37,11 @@ class Rejection:
     def __init__(self, seed: int, *, replacement: bool) -> None:
         self._rng, self._replacement = np.random.default_rng(seed), replacement
 
-    def __call__(
-        self, tree: DraftTree, rows: Floats, sampler: Sampler, *, ends: Callable[[int], bool], most: int, logprobs: bool = False
-    ) -> Acceptance:
+    def __call__(self, tree: DraftTree, rows: Floats, sampler: Sampler, *, ends: Callable[[int], bool], most: int) -> Acceptance:
         def choose(node: int) -> int:
             return self._emit(sampler.probs(rows[node]), tree, node)
 
-        return walk(tree, rows, sampler, choose, ends=ends, most=most, logprobs=logprobs)
+        return walk(tree, sampler, choose, ends=ends, most=most)
 
     def _emit(self, left: Distribution, tree: DraftTree, node: int) -> int:
         """A token with distribution `left`, one of the guesses as often as that is possible."""

@@ -5,30 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-import numpy as np
-
 from edgespec.engines.base import Sampler
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import Acceptance, Floats
 
-__all__ = ["Verifier", "emitted", "walk"]
+__all__ = ["Verifier", "walk"]
 
 Ends = Callable[[int], bool]
 
 
 class Verifier(Protocol):
-    def __call__(
-        self, tree: DraftTree, rows: Floats, sampler: Sampler, *, ends: Ends, most: int, logprobs: bool = False
-    ) -> Acceptance:
+    def __call__(self, tree: DraftTree, rows: Floats, sampler: Sampler, *, ends: Ends, most: int) -> Acceptance:
         """At most `most` tokens after `tree`'s root, none after one that `ends`; `rows` is (nodes, vocabulary), row i node i's.
 
         Returns the accepted path and the emitted tokens, as many as its nodes.
         """
 
 
-def walk(
-    tree: DraftTree, rows: Floats, sampler: Sampler, choose: Callable[[int], int], *, ends: Ends, most: int, logprobs: bool
-) -> Acceptance:
+def walk(tree: DraftTree, sampler: Sampler, choose: Callable[[int], int], *, ends: Ends, most: int) -> Acceptance:
     """Emit `choose(node)`, go on at the child that guessed it, end where there is none."""
     path: list[int] = []
     tokens: list[int] = []
@@ -40,15 +34,4 @@ def walk(
         path.append(node)
         tokens.append(token)
         node = None if ends(token) else tree.child(node, token)
-    return emitted(path, tokens, rows, sampler.near_ties - before, logprobs=logprobs)
-
-
-def emitted(path: list[int], tokens: list[int], rows: Floats, near_ties: int, *, logprobs: bool) -> Acceptance:
-    scores = [_logprob(rows[node], token) for node, token in zip(path, tokens, strict=True)] if logprobs else []
-    return Acceptance(tuple(path), tuple(tokens), near_ties, tuple(scores))
-
-
-def _logprob(row: Floats, token: int) -> float:
-    """Of the model's own distribution, before any sampler stage."""
-    top = float(row.max())
-    return float(row[token]) - top - float(np.log(np.exp(row - top, dtype=np.float64).sum()))
+    return Acceptance(tuple(path), tuple(tokens), sampler.near_ties - before)
