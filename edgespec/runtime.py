@@ -191,9 +191,12 @@ class Runtime:
         self._generator.cancelled.set()
         self._loaded.interrupt()
 
-    def grammar_of(self, schema: Mapping[str, Any]) -> str:
-        """The `grammar` of texts that are JSON of this JSON schema. Raises UsageError where there is none."""
-        return grammar_of_schema(schema)
+    def grammar_of(self, schema: Mapping[str, Any], *, strict: bool = False) -> str:
+        """The `grammar` of texts that are JSON of this JSON schema; `strict` refuses keywords that a grammar cannot hold.
+
+        Raises UsageError where there is none.
+        """
+        return grammar_of_schema(schema, strict=strict)
 
     def prompt_tokens(self, prompt: Prompt, *, tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
         """The tokens `stream` starts from; messages may be told of `tools`, JSON-schema functions that the model may call.

@@ -91,5 +91,7 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 def _grammar(runtime: Runtime, form: Mapping[str, Any]) -> str:
     if form["type"] == "text":
         return ""
-    schema = form["json_schema"]["schema"] if form["type"] == "json_schema" else {"type": "object"}
-    return runtime.grammar_of(schema)
+    if form["type"] == "json_object":
+        return runtime.grammar_of({"type": "object"})
+    wanted = form["json_schema"]
+    return runtime.grammar_of(wanted["schema"], strict=bool(wanted.get("strict")))
