@@ -10,6 +10,7 @@ from edgespec.engines.llamacpp.session import LlamaSession
 from edgespec.errors import Cancelled
 from edgespec.loading import Loaded
 from edgespec.meter import Meter
+from edgespec.parked import Parking
 from edgespec.speculation.decoder import Decoder
 from edgespec.speculation.drafting.base import Drafter
 from edgespec.speculation.tree import shared_prefix
@@ -25,9 +26,10 @@ class Generator:
     """`history` is what the sessions hold, in order, and the pending token. `cancelled` may be set from any thread."""
 
     def __init__(
-        self, loaded: Loaded, target: LlamaSession, strategy: Strategy, load_seconds: float, timeline: Timeline
+        self, loaded: Loaded, target: LlamaSession, strategy: Strategy, parking: Parking, load_seconds: float,
+        timeline: Timeline,
     ) -> None:  # fmt: skip
-        self._loaded, self._target, self._strategy = loaded, target, strategy
+        self._loaded, self._target, self._strategy, self._parking = loaded, target, strategy, parking
         self._load_seconds, self._timeline = load_seconds, timeline
         self.history: list[int] = []
         self.cancelled = threading.Event()
@@ -45,6 +47,7 @@ class Generator:
             )  # fmt: skip
             try:
                 missing = self._reuse_prefix(prompt, guess.drafter)
+                meter.cached(len(prompt) - len(missing))
                 for chunk in self._rounds(decoder, missing, most, meter, text):
                     yield chunk
                     if self.cancelled.is_set():
@@ -82,10 +85,12 @@ class Generator:
 
     def _reuse_prefix(self, prompt: list[int], drafter: Drafter) -> list[int]:
         """Keep the KV of the shared prefix; returns what is not there yet, at least the last token of the prompt."""
-        shared = shared_prefix(self.history, prompt[:-1])
-        kept = self._target.rewind(min(shared, self._target.length))
-        self._strategy.rewind(kept)
-        drafted = drafter.rewind(min(shared, kept))
+        said = self.history
+        self.history = self._parking.swap(self._target, said, prompt[:-1])
+        kept = self._target.rewind(min(shared_prefix(self.history, prompt[:-1]), self._target.length))
+        known = min(shared_prefix(said, prompt[:-1]), kept)  # to whoever guesses
+        self._strategy.rewind(known)
+        drafted = drafter.rewind(known)
         drafter.extend(prompt[drafted:-1])
         self.history = list(prompt)
         return prompt[kept:]

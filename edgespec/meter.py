@@ -21,6 +21,10 @@ class Meter:
         self._phase_began = time.perf_counter()
         self._best_seconds = 0.0  # that the decode rounds would take at the calibrated speeds
 
+    def cached(self, tokens: int) -> None:
+        """So much of the prompt need not be read again."""
+        self._totals = replace(self._totals, cached_tokens=tokens)
+
     def add(self, done: Round) -> None:
         """Count one round: the first ends the prefill, the others are decoding; each takes the time since the one before."""
         now, totals = time.perf_counter(), self._totals

@@ -21,6 +21,7 @@ from edgespec.generation import Generator
 from edgespec.loading import Loaded, Options, Progress, load_models, prepare, with_pages
 from edgespec.memory.budget import format_size
 from edgespec.memory.plan import voting_layers
+from edgespec.parked import Parking
 from edgespec.speculation.drafting.datastore import Datastore
 from edgespec.speculation.retrieval import View
 from edgespec.strategy import DRAFT_CELLS, SpeculationOptions, Strategy
@@ -59,6 +60,7 @@ def load(
     draft_cells: int = DRAFT_CELLS,
     kv_type: KvType = "f16",
     pages: Pages = "auto",
+    conversations: int = 1,
     strict: bool = False,
     progress: Progress = lambda text: None,
     timeline: Timeline = OFF,
@@ -72,8 +74,9 @@ def load(
     `verify` is a lossless method of `speculation.verify.METHODS`; `lossy` one that leaves the target's distribution.
     Of a longer context the drafter looks at `draft_cells` tokens by `draft_view`: "window", "retrieval", or "full".
     `kv_type` is how the target's keys are cached; only f16 leaves its text as it is. `pages`: whether streamed weights may
-    be kept on disk a second time, in the engine's repacked layout where that is faster. `strict` refuses every fallback.
-    `timeline` collects where the time goes.
+    be kept on disk a second time, in the engine's repacked layout where that is faster. `conversations`: of how many keys and
+    values are kept, the newest's in memory, others' in files of the cache folder. `strict` refuses every fallback. `timeline`
+    collects where the time goes.
 
     Raises UsageError, ModelError, BudgetError (before anything is loaded), EngineMissing or RuntimeFault.
     """
@@ -84,15 +87,18 @@ def load(
     guessing = SpeculationOptions(
         speculation, draft_nodes, tuple(stages) if stages else None, datastore, verify, lossy, draft_view, draft_cells
     )
+    if conversations < 1:
+        raise UsageError(f"conversations={conversations} is out of range: at least 1")
     started = time.perf_counter()
     options = Options(
         target, drafter, budget, context, threads, strict, kv_type, pages, stages=guessing.wanted, draft_cells=guessing.cells
     )
     prepared = with_pages(prepare(options, progress), options, progress)
     store = guessing.open_datastore(prepared.target.vocabulary)
+    parking = Parking(0 if "self" in guessing.wanted else conversations - 1)  # what it chooses by is not in the file
     loaded = load_models(prepared, progress, timeline)
     try:
-        return Runtime(loaded, guessing, store, time.perf_counter() - started, timeline)
+        return Runtime(loaded, guessing, store, parking, time.perf_counter() - started, timeline)
     except BaseException:
         loaded.close()
         raise
@@ -105,8 +111,8 @@ class Runtime:
     """
 
     def __init__(
-        self, loaded: Loaded, guessing: SpeculationOptions, datastore: Datastore | None, load_seconds: float,
-        timeline: Timeline = OFF,
+        self, loaded: Loaded, guessing: SpeculationOptions, datastore: Datastore | None, parking: Parking,
+        load_seconds: float, timeline: Timeline = OFF,
     ) -> None:  # fmt: skip
         self._loaded = loaded
         self.plan: MemoryPlan = loaded.prepared.plan
@@ -120,7 +126,7 @@ class Runtime:
         self._strategy = Strategy(guessing, loaded, self._target, datastore)
         self.speculation: Speculation = self._strategy.mode
         self._prompter = Prompter(loaded.prepared.target)
-        self._generator = Generator(loaded, self._target, self._strategy, load_seconds, timeline)
+        self._generator = Generator(loaded, self._target, self._strategy, parking, load_seconds, timeline)
         self._lock = threading.Lock()
         self._finalizer = weakref.finalize(self, loaded.close)  # also runs at exit, before the interpreter is gone
 

@@ -269,6 +269,7 @@ class Statistics:
     """Running totals of one generation."""
 
     prompt_tokens: int = 0
+    cached_tokens: int = 0  # of these, what was not read again
     tokens: int = 0
     passes: int = 0
     drafted: int = 0

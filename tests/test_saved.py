@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from counting import processed
 
 import edgespec
 from edgespec import Runtime
@@ -35,22 +36,6 @@ def talked(runtime: Runtime) -> list[dict[str, str]]:
     return [TURNS[0], {"role": "assistant", "content": first.text}]
 
 
-def processed(runtime: Runtime) -> int:
-    """Tokens that the target's passes had in them, by the length of batches it was given."""
-    cells = runtime._target._cells
-    count = 0
-    run = cells.run
-
-    def counting(idle: object) -> None:
-        nonlocal count
-        count += len(cells.batch.tokens)
-        run(idle)
-
-    cells.run = counting
-    runtime._counted = lambda: count
-    return 0
-
-
 def test_the_next_turn_pays_for_its_own_tokens_alone(tmp_path: Path, runtime: Runtime) -> None:
     messages = talked(runtime)
     shelf = Shelf(tmp_path)
@@ -58,7 +43,7 @@ def test_the_next_turn_pays_for_its_own_tokens_alone(tmp_path: Path, runtime: Ru
     wanted = runtime.chat([*messages, TURNS[2]], max_tokens=20).text
     whole = len(runtime.prompt_tokens([*messages, TURNS[2]]))
     with edgespec.load(budget="1GiB", context=1024, speculation="off") as later:
-        processed(later)
+        count = processed(later)
         found = shelf.load("anna", later)
         assert (list(found.messages), found.settings, found.notes) == (messages, {"temperature": 0.5}, ())
         done = later.chat([*found.messages, TURNS[2]], max_tokens=20)
@@ -66,7 +51,7 @@ def test_the_next_turn_pays_for_its_own_tokens_alone(tmp_path: Path, runtime: Ru
         own = whole - found.reused
         assert found.reused > 60
         assert own < 40
-        assert later._counted() <= own + done.statistics.tokens + 1
+        assert count() <= own + done.statistics.tokens + 1
     assert shelf.names() == ["anna"]
 
 

@@ -20,6 +20,7 @@ def as_json(runtime: Runtime, chunks: Sequence[Chunk]) -> dict[str, Any]:
         "text": "".join(chunk.text for chunk in chunks),
         "finish_reason": last.finish_reason,
         "prompt_tokens": stats.prompt_tokens,
+        "cached_tokens": stats.cached_tokens,
         "tokens": stats.tokens,
         "passes": stats.passes,
         "drafted": stats.drafted,

@@ -24,6 +24,10 @@ Hosts = Annotated[list[str] | None, typer.Option("--allow-host", help="Another n
 Origins = Annotated[list[str] | None, typer.Option("--allow-origin", help="A site whose pages may ask: https://example.org")]
 Waiting = Annotated[int, typer.Option("--max-waiting", min=0, help="Requests that may wait; others are told to come again.")]
 
+Conversations = Annotated[
+    int, typer.Option("--conversations", min=1, help="Of how many what was read is kept: one in memory, others on disk.")
+]
+
 
 def serve(
     target: opt.Target = None,
@@ -36,6 +40,7 @@ def serve(
     allow_host: Hosts = None,
     allow_origin: Origins = None,
     max_waiting: Waiting = 64,
+    conversations: Conversations = 8,
     speculation: opt.Mode = opt.SpeculationMode.auto,
     stages: opt.Stages = None,
     datastore: opt.Datastore = None,

@@ -10,7 +10,15 @@ from edgespec.types import Statistics
 
 __all__ = ["Metrics"]
 
-_TOTALS = ("prompt_tokens", "tokens", "drafted", "accepted", "passes", "bytes_paged")  # of `Statistics`, added up
+_TOTALS = (
+    "prompt_tokens",
+    "cached_tokens",
+    "tokens",
+    "drafted",
+    "accepted",
+    "passes",
+    "bytes_paged",
+)  # of `Statistics`, added up
 
 
 @dataclass

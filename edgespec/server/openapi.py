@@ -28,7 +28,8 @@ _ERROR: Schema = {
 }
 _USAGE: Schema = {
     "type": "object",
-    "properties": {name: {"type": "integer"} for name in ("prompt_tokens", "completion_tokens", "total_tokens")},
+    "properties": {name: {"type": "integer"} for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
+    | {"prompt_tokens_details": {"type": "object", "properties": {"cached_tokens": {"type": "integer"}}}},
     "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
 }
 _ANSWER: Schema = {

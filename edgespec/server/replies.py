@@ -122,6 +122,7 @@ def _usage(stats: Statistics) -> dict[str, Any]:
         "prompt_tokens": stats.prompt_tokens,
         "completion_tokens": stats.tokens,
         "total_tokens": stats.prompt_tokens + stats.tokens,
+        "prompt_tokens_details": {"cached_tokens": stats.cached_tokens},
         "completion_tokens_details": {
             "accepted_prediction_tokens": stats.accepted,
             "rejected_prediction_tokens": stats.drafted - stats.accepted,

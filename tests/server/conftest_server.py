@@ -46,7 +46,7 @@ def served(runtime: Runtime, rules: Rules = LOCAL, waiting: int = WAITING) -> It
 
 @pytest.fixture(scope="session")
 def runtime() -> Iterator[Runtime]:
-    with edgespec.load(budget="1GiB", context=1024) as runtime:
+    with edgespec.load(budget="1GiB", context=1024, conversations=4) as runtime:
         yield runtime
 
 

@@ -162,6 +162,17 @@ def test_a_client_that_leaves_stops_the_work(server: Running, slow: None) -> Non
     assert done.json()["choices"][0]["message"]["content"] == "The capital of France is Paris."
 
 
+def test_conversations_that_take_turns_pay_for_what_is_new(client: openai.OpenAI) -> None:
+    talks = [[{"role": "user", "content": f"Tell me a short story about {name}."}] for name in ("Anna", "Ben", "Clara")]
+    for turn in range(2):
+        for messages in talks:
+            done = client.chat.completions.create(model="pair", messages=messages, temperature=0, max_completion_tokens=90)
+            said, usage = done.choices[0].message.content, done.usage
+            if turn:
+                assert usage.prompt_tokens - usage.prompt_tokens_details.cached_tokens < 40 < usage.prompt_tokens
+            messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "And then?"}]
+
+
 def test_fifty_clients_at_once_are_answered_or_told_to_come_again(server: Running) -> None:
     names = ["Anna", "Tom", "Mia", "Ben", "Lily"]
     alone = {
