@@ -163,13 +163,13 @@ def test_a_client_that_leaves_stops_the_work(server: Running, slow: None) -> Non
 
 
 def test_conversations_that_take_turns_pay_for_what_is_new(client: openai.OpenAI) -> None:
-    talks = [[{"role": "user", "content": f"Tell me a short story about {name}."}] for name in ("Anna", "Ben", "Clara")]
+    talks = [[{"role": "user", "content": f"{name} walked to the garden. " * 20}] for name in ("Anna", "Ben", "Clara")]
     for turn in range(2):
         for messages in talks:
-            done = client.chat.completions.create(model="pair", messages=messages, temperature=0, max_completion_tokens=90)
+            done = client.chat.completions.create(model="pair", messages=messages, temperature=0, max_completion_tokens=20)
             said, usage = done.choices[0].message.content, done.usage
             if turn:
-                assert usage.prompt_tokens - usage.prompt_tokens_details.cached_tokens < 40 < usage.prompt_tokens
+                assert usage.prompt_tokens - usage.prompt_tokens_details.cached_tokens < 40 < 100 < usage.prompt_tokens
             messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "And then?"}]
 
 
