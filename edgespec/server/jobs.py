@@ -9,6 +9,7 @@ from typing import Any
 
 from edgespec.runtime import Runtime
 from edgespec.server.errors import Refused
+from edgespec.server.tools import grammar_of_calls, with_objects
 
 __all__ = ["Job", "chat_job", "completion_job"]
 
@@ -33,12 +34,27 @@ class Job:
 
 def chat_job(runtime: Runtime, request: Mapping[str, Any]) -> Job:
     """Raises UsageError, ContextFull or ModelError as the runtime does."""
-    tools = [] if request.get("tool_choice") == "none" else request.get("tools", [])
+    tools, forced = _tools(request)
     tokens = runtime.prompt_tokens([_message(message) for message in request["messages"]], tools=tools)
     most = request.get("max_completion_tokens", request.get("max_tokens"))
     grammar = _grammar(runtime, request.get("response_format", {"type": "text"}))
+    if forced:
+        if grammar:
+            raise Refused(400, "tool_choice and response_format both say what may be said: send one", "invalid_value")
+        grammar = grammar_of_calls(runtime, forced)
     names = frozenset(tool["function"]["name"] for tool in tools)
     return _job(request, tokens, most, chat=True, grammar=grammar, top=_top_of_chat(request), tools=names)
+
+
+def _tools(request: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+    """The tools that may be called, and those of which one must be. Raises Refused."""
+    choice, tools = request.get("tool_choice", "auto"), request.get("tools", [])
+    if choice in ("auto", "none"):
+        return ([] if choice == "none" else tools), []
+    wanted = tools if choice == "required" else [tool for tool in tools if tool["function"]["name"] == choice["function"]["name"]]
+    if not wanted:
+        raise Refused(400, "tool_choice: there is no such tool among tools", "invalid_value")
+    return tools, wanted
 
 
 def completion_job(runtime: Runtime, request: Mapping[str, Any]) -> Job:
@@ -85,7 +101,7 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     content = message.get("content") or ""
     text = content if isinstance(content, str) else "".join(part["text"] for part in content)
     made = {name: value for name, value in message.items() if value is not None}
-    return made | {"role": "system" if message["role"] == "developer" else message["role"], "content": text}
+    return with_objects(made) | {"role": "system" if message["role"] == "developer" else message["role"], "content": text}
 
 
 def _grammar(runtime: Runtime, form: Mapping[str, Any]) -> str:

@@ -93,6 +93,9 @@ _TOOL: Schema = _object(
     },
     "type", "function",
 )  # fmt: skip
+_NAMED_TOOL: Schema = _object(
+    {"type": {"const": "function"}, "function": _object({"name": _TEXT}, "name")}, "type", "function"
+)  # fmt: skip
 _JSON_SCHEMA: Schema = _object(
     {"name": _TEXT, "description": _TEXT, "schema": {"type": "object"}, "strict": _maybe({"type": "boolean"})},
     "name", "schema",
@@ -111,7 +114,7 @@ CHAT: Schema = _object(_SAMPLING | {
         "top_logprobs": _maybe({"type": "integer", "minimum": 0, "maximum": MOST_TOP_LOGPROBS}),
         "response_format": _maybe(_FORMAT),
         "tools": _maybe({"type": "array", "items": _TOOL, "maxItems": 128}),
-        "tool_choice": _maybe({"enum": ["auto", "none"]}),
+        "tool_choice": _maybe({"anyOf": [{"enum": ["auto", "none", "required"]}, _NAMED_TOOL]}),
         "parallel_tool_calls": _maybe({"type": "boolean"}),
     }, "messages")  # fmt: skip
 COMPLETION: Schema = _object(_SAMPLING | {

@@ -1,7 +1,15 @@
 import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import gguf
+import jsonschema
+import openai
 import pytest
+from conftest_server import served
 
+import edgespec
 from edgespec.errors import UsageError
 from edgespec.server.tools import tool_calls_in
 from edgespec.text.template import ChatTemplate
@@ -21,6 +29,8 @@ CALL = '{"name": "weather", "arguments": {"city": "Paris"}}'
         ("The capital is Paris.", "The capital is Paris.", []),
         (CALL.replace("weather", "launch"), CALL.replace("weather", "launch"), []),
         ("<tool_call>{not json}</tool_call>", "<tool_call>{not json}</tool_call>", []),
+        ("[TOOL_CALLS] [" + CALL + ", " + CALL.replace("weather", "time") + "]", "", ["weather", "time"]),
+        ("[" + CALL + ", 3]", "[" + CALL + ", 3]", []),
         ('{"name": "weather", "arguments": "all"}', '{"name": "weather", "arguments": "all"}', []),
     ],
 )  # fmt: skip
@@ -44,3 +54,74 @@ def test_templates_are_told_of_tools_and_of_calls() -> None:
     assert "assistant: [time]" in text
     with pytest.raises(UsageError, match="knows no tools"):
         ChatTemplate("{{ messages[0].content }}").render(messages, tools)
+
+
+TEMPLATES = {
+    "tagged": "{% if tools %}{{ tools | tojson }} Answer <tool_call>{}</tool_call>.{% endif %}",
+    "listed": "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[TOOL_CALLS]{% endif %}",
+    "bare": '{% if tools %}{{ tools | tojson }} Answer {"name": name, "parameters": arguments}.{% endif %}',
+}
+FRAME = (
+    "{% for m in messages %}<|{{ 'user' if m.role == 'tool' else m.role }}|>{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}{{ c.function.name }}({{ c.function.arguments.city }}){% endfor %}<|end|>"
+    "{% endfor %}<|assistant|>"
+)
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": {
+        "type": "object", "additionalProperties": False, "properties": {
+            "city": {"enum": ["Paris", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9},
+        }, "required": ["city", "days"],
+    }}} for name in ("weather", "time")
+]  # fmt: skip
+
+
+def with_template(path: Path, template: str, out: Path) -> Path:
+    """The same model with another chat template."""
+    reader, writer = gguf.GGUFReader(path), gguf.GGUFWriter(out, "llama")
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name not in ("general.architecture", "tokenizer.chat_template"):
+            sub = field.types[1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(name, field.contents(), field.types[0], sub_type=sub)
+    writer.add_chat_template(template)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return out
+
+
+@pytest.fixture(params=TEMPLATES)
+def tooled(request: pytest.FixtureRequest, target_path: Path, drafter_path: Path, tmp_path: Path) -> Iterator[openai.OpenAI]:
+    """A server of a model that knows tools in one of the manners there are."""
+    path = with_template(target_path, TEMPLATES[request.param] + FRAME, tmp_path / "tooled.gguf")
+    with (
+        edgespec.load(path, drafter_path, budget="1GiB", context=1024) as runtime,
+        served(runtime) as running,
+        openai.OpenAI(base_url=f"{running.url}/v1", api_key="any", max_retries=0) as client,
+    ):
+        yield client
+
+
+def test_a_call_that_must_be_is_made_streamed_and_answered(tooled: openai.OpenAI) -> None:
+    messages: list[Any] = [{"role": "user", "content": "What is the weather in Paris?"}]
+
+    def ask(**options: Any) -> Any:
+        return tooled.chat.completions.create(model="pair", messages=messages, tools=TOOLS, temperature=0, **options)
+
+    done = ask(tool_choice="required").choices[0]
+    assert done.finish_reason == "tool_calls"
+    [call] = done.message.tool_calls
+    jsonschema.validate(json.loads(call.function.arguments), TOOLS[0]["function"]["parameters"])
+    named = ask(tool_choice={"type": "function", "function": {"name": "time"}}, stream=True)
+    events = [event.choices[0] for event in named if event.choices]
+    [streamed] = [part for event in events for part in event.delta.tool_calls or []]
+    assert streamed.function.name == "time"
+    assert events[-1].finish_reason == "tool_calls"
+    messages += [done.message, {"role": "tool", "tool_call_id": call.id, "content": "It rains."}]
+    assert ask(tool_choice="none").choices[0].message.content
+    with pytest.raises(openai.BadRequestError, match="no such tool"):
+        ask(tool_choice={"type": "function", "function": {"name": "launch"}})
+    with pytest.raises(openai.BadRequestError, match="response_format"):
+        ask(tool_choice="required", response_format={"type": "json_object"})
