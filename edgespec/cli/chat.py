@@ -12,7 +12,7 @@ from edgespec.cli.opening import opened
 from edgespec.cli.report import summary
 from edgespec.cli.talk import COMMANDS, Settings, Talk
 from edgespec.errors import ContextFull, EdgespecError, ModelError, UsageError
-from edgespec.types import Chunk
+from edgespec.types import Chunk, SamplingParams
 
 __all__ = ["chat"]
 
@@ -40,7 +40,7 @@ def chat(
     verbose: opt.Verbose = False,
 ) -> None:
     """Talk with the model; /help shows what else it can do. Ctrl-C stops an answer, Ctrl-D or /bye leaves."""
-    settings = Settings(temperature=temperature, seed=seed, max_tokens=max_tokens, verbose=verbose)
+    settings = Settings(SamplingParams(temperature=temperature, seed=seed, max_tokens=max_tokens), verbose=verbose)
     opening = opened(trace, **opt.for_loading(locals()))
     with opening as runtime:
         talk = Talk(runtime, say, settings)

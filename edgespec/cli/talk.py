@@ -19,38 +19,39 @@ __all__ = ["COMMANDS", "Settings", "Talk", "help_text"]
 
 _MOST_FILE = 4 << 20
 _SWITCH = {"on": True, "off": False}
+_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens")
+_SWITCHES = ("colour", "speculation", "verbose")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What `/set` changes, by these names."""
+    """What `/set` changes: sampling options by their names, and switches."""
 
-    temperature: float = 0.0
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.05
-    repeat_penalty: float = 1.0
-    seed: int = 0
-    max_tokens: int = 1024
+    sampling: SamplingParams = field(default_factory=SamplingParams)
     colour: bool = False  # of tokens that were drafted
     speculation: bool = True
     verbose: bool = False
 
     @property
-    def sampling(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in SamplingParams.__dataclass_fields__ if hasattr(self, name)}
+    def values(self) -> dict[str, Any]:
+        return {name: getattr(self.sampling, name) for name in _SAMPLING} | {name: getattr(self, name) for name in _SWITCHES}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For the runtime."""
+        return {name: getattr(self.sampling, name) for name in _SAMPLING} | {"speculate": self.speculation}
 
     def changed(self, name: str, value: str) -> Settings:
         """Raises UsageError for an unknown name, or a value out of range."""
-        if name not in self.__dataclass_fields__:
-            raise UsageError(f"there is no setting {name!r}: choose from {', '.join(self.__dataclass_fields__)}")
-        kind = type(getattr(self, name))
+        if name not in self.values:
+            raise UsageError(f"there is no setting {name!r}: choose from {', '.join(self.values)}")
+        kind = type(self.values[name])
         try:
-            made = replace(self, **{name: _SWITCH[value.lower()] if kind is bool else kind(value)})
+            made: Any = _SWITCH[value.lower()] if kind is bool else kind(value)
         except (KeyError, ValueError):
             raise UsageError(f"{name} cannot be {value!r}: it is {'on or off' if kind is bool else 'a number'}") from None
-        SamplingParams(**made.sampling)
-        return made
+        change = {name: made}
+        return replace(self, **change) if name in _SWITCHES else replace(self, sampling=replace(self.sampling, **change))
 
 
 @dataclass
@@ -69,8 +70,7 @@ class Talk:
         asked: Message = {"role": "user", "content": line}
         answer: list[str] = []
         try:
-            options = self.settings.sampling | {"speculate": self.settings.speculation}
-            for chunk in self.runtime.stream([*self.messages, asked], **options):
+            for chunk in self.runtime.stream([*self.messages, asked], **self.settings.options):
                 answer.append(chunk.text)
                 self.statistics = chunk.statistics
                 yield chunk
@@ -96,8 +96,7 @@ class Talk:
 
     def show(self, rest: str) -> None:
         """Settings, the model, and how the last answer went."""
-        for name in self.settings.__dataclass_fields__:
-            value = getattr(self.settings, name)
+        for name, value in self.settings.values.items():
             self.say(f"{name:<16}{('on' if value else 'off') if isinstance(value, bool) else value}")
         plan = self.runtime.plan
         self.say(f"{'model':<16}{self.runtime.header.name}, {self.runtime.paging}, {plan.context} tokens of context")
@@ -132,7 +131,7 @@ class Talk:
             raise UsageError("there is nothing to answer again: ask something first")
         while (last := self.messages.pop())["role"] != "user":
             pass
-        self.settings = replace(self.settings, seed=self.settings.seed + 1)
+        self.settings = self.settings.changed("seed", str(self.settings.sampling.seed + 1))
         return str(last["content"])
 
     def read(self, rest: str) -> str:

@@ -85,6 +85,11 @@ class WeightFile:
             os.close(self._descriptors[number])
             self._descriptors[number] = self._open(identity)
 
+    def settle(self) -> None:
+        """Wait until what was written to the files last, by a copy or a download, is on the disk. Raises OSError."""
+        for descriptor in self._descriptors:
+            os.fsync(descriptor)
+
     def check_unchanged(self, file: int) -> None:
         stat, identity = os.fstat(self._descriptors[file]), self._files[file]
         if FileIdentity.of(identity.path, stat) != identity:

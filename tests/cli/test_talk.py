@@ -10,13 +10,14 @@ import edgespec
 from edgespec.cli.talk import COMMANDS, Settings, Talk, help_text
 from edgespec.errors import ContextFull, ModelNotFound, UsageError
 from edgespec.saved import Shelf
+from edgespec.types import SamplingParams
 
 
 @pytest.fixture
 def talk(tmp_path: Path) -> Iterator[tuple[Talk, list[str]]]:
     said: list[str] = []
     with edgespec.load(budget="1GiB", context=512) as runtime:
-        yield Talk(runtime, said.append, Settings(max_tokens=24), Shelf(tmp_path)), said
+        yield Talk(runtime, said.append, Settings(SamplingParams(max_tokens=24)), Shelf(tmp_path)), said
 
 
 def answer(talk: Talk, line: str) -> str:
@@ -56,7 +57,7 @@ def test_settings_are_checked_and_shown(talk: tuple[Talk, list[str]]) -> None:
     chat, said = talk
     chat.command("/set seed = 7")
     chat.command("/set colour on")
-    assert (chat.settings.seed, chat.settings.colour) == (7, True)
+    assert (chat.settings.sampling.seed, chat.settings.colour) == (7, True)
     for bad in ("/set", "/set warmth 3", "/set temperature hot", "/set temperature -1", "/set colour blue", "/set top_p 0"):
         with pytest.raises(UsageError):
             chat.command(bad)
