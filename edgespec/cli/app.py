@@ -70,7 +70,7 @@ def _main() -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except typer.TyperException as error:
-        say(f"edgespec: {error}: see `edgespec --help`")
+        say(f"edgespec: {error.format_message().rstrip('.')}: see `edgespec --help`")
         return UsageError.exit_code
     except EdgespecError as error:
         say(f"edgespec: {error}")

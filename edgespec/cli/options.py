@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
+from edgespec import types
 from edgespec.runtime import load
+from edgespec.speculation.retrieval import View
 from edgespec.speculation.verify import LOSSY
 from edgespec.strategy import VERIFIERS
-from edgespec.types import Stage
+from edgespec.types import Speculation, Stage
 
 __all__ = [
     "Budget",
@@ -26,17 +27,14 @@ __all__ = [
     "File",
     "Json",
     "KvType",
-    "KvTypes",
     "Lossy",
     "MaxTokens",
     "MinP",
     "Mode",
     "Pages",
-    "PagesChoice",
     "Raw",
     "RepeatPenalty",
     "Seed",
-    "SpeculationMode",
     "Stages",
     "Stop",
     "Strict",
@@ -49,35 +47,9 @@ __all__ = [
     "Trace",
     "Verbose",
     "Verify",
-    "ViewChoice",
     "for_loading",
     "stage_list",
 ]
-
-
-class SpeculationMode(StrEnum):
-    auto = "auto"
-    tree = "tree"
-    chain = "chain"
-    llmcad = "llmcad"
-    off = "off"
-
-
-class ViewChoice(StrEnum):
-    full = "full"
-    window = "window"
-    retrieval = "retrieval"
-
-
-class PagesChoice(StrEnum):
-    auto = "auto"
-    off = "off"
-
-
-class KvTypes(StrEnum):
-    f16 = "f16"
-    q8_0 = "q8_0"
-    q4_0 = "q4_0"
 
 
 def _option(name: str, text: str, *, metavar: str | None = None) -> typer.models.OptionInfo:
@@ -95,8 +67,7 @@ def stage_list(text: str | None) -> tuple[str, ...] | None:
 def for_loading(given: dict[str, Any]) -> dict[str, Any]:
     """Of a command's options those that `edgespec.load` has too, as it takes them."""
     taken = {name: given[name] for name in inspect.signature(load).parameters if name in given}
-    plain = {name: value.value if isinstance(value, StrEnum) else value for name, value in taken.items()}
-    return plain | {"stages": stage_list(plain["stages"])}
+    return taken | {"stages": stage_list(taken["stages"])}
 
 
 Target = Annotated[
@@ -112,7 +83,7 @@ Threads = Annotated[int | None, _option("threads", "Threads. Default: what affin
 Strict = Annotated[bool, _option("strict", "Refuse instead of falling back to plain mmap.")]
 Json = Annotated[bool, _option("json", "One JSON object on stdout.")]
 Verbose = Annotated[bool, _option("verbose", "Say what was decided and why.")]
-Mode = Annotated[SpeculationMode, _option("speculation", "How to draft.")]
+Mode = Annotated[Speculation, _option("speculation", "How to draft.")]
 Stages = Annotated[
     str | None,
     _option("stages", f"Who guesses, of {','.join(get_args(Stage))}. Default: all but layers and self.", metavar="LIST"),
@@ -120,12 +91,12 @@ Stages = Annotated[
 Datastore = Annotated[Path | None, _option("datastore", "A folder of `edgespec datastore build` to guess from.")]
 Verify = Annotated[str, _option("verify", f"How guesses are judged, losslessly: {', '.join(VERIFIERS)}.", metavar="NAME")]
 Lossy = Annotated[str | None, _option("lossy", f"Accept more than the target would say: {', '.join(LOSSY)}.", metavar="NAME")]
-DraftView = Annotated[ViewChoice, _option("draft-view", "What of a long context the drafter looks at.")]
+DraftView = Annotated[View, _option("draft-view", "What of a long context the drafter looks at.")]
 DraftCells = Annotated[int, _option("draft-cells", "Tokens a view that is not full has.")]
 Explain = Annotated[bool, _option("explain", "Say who guesses, how guesses are judged, and why.")]
 DraftNodes = Annotated[int, _option("draft-nodes", "Nodes per tree or chain in the fixed modes, 1 to 32.")]
-Pages = Annotated[PagesChoice, _option("pages", "Whether repacked weights may be kept on disk where that is faster.")]
-KvType = Annotated[KvTypes, _option("kv-type", "How the target's keys are cached; below f16 its text may change.")]
+Pages = Annotated[types.Pages, _option("pages", "Whether repacked weights may be kept on disk where that is faster.")]
+KvType = Annotated[types.KvType, _option("kv-type", "How the target's keys are cached; below f16 its text may change.")]
 Trace = Annotated[Path | None, _option("trace", "Write where the time went, for ui.perfetto.dev.")]
 MaxTokens = Annotated[int, _option("max-tokens", "Most tokens to generate.")]
 Temperature = Annotated[float, _option("temperature", "0 is greedy.")]

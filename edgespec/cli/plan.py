@@ -22,20 +22,18 @@ def plan(
     drafter: opt.Drafter = None,
     budget: opt.Budget = None,
     context: opt.Context = None,
-    kv_type: opt.KvType = opt.KvTypes.f16,
+    kv_type: opt.KvType = "f16",
     threads: opt.Threads = None,
     stages: opt.Stages = None,
-    draft_view: opt.DraftView = opt.ViewChoice.full,
+    draft_view: opt.DraftView = "full",
     draft_cells: opt.DraftCells = DRAFT_CELLS,
     as_object: opt.Json = False,
 ) -> None:
     """Show the memory plan and the predicted ceiling; refuse an impossible budget with the minimum."""
-    asked: Any = opt.stage_list(stages), draft_view.value
+    asked: Any = opt.stage_list(stages), draft_view
     guessing = SpeculationOptions(stages=asked[0], draft_view=asked[1], draft_cells=draft_cells)
     found, small = located(target, drafter)
-    options = Options(
-        found, small, budget, context, threads, kv_type=kv_type.value, stages=guessing.wanted, draft_cells=guessing.cells
-    )
+    options = Options(found, small, budget, context, threads, kv_type=kv_type, stages=guessing.wanted, draft_cells=guessing.cells)
     with progress() as status:
         prepared = prepare(options, status)
     expected = expected_rate(prepared)

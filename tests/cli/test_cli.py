@@ -290,3 +290,11 @@ def test_lossy_text_says_so() -> None:
     done = edgespec("run", "Hello!", "--budget", "1GiB", "--lossy", "bild")
     assert done.returncode == 0, done.stderr
     assert "lossy bild: not the target's own text" in done.stderr
+
+
+def test_a_bad_value_names_its_option() -> None:
+    for option, value in (("--context", "many"), ("--speculation", "yes"), ("--kv-type", "f32")):
+        refused = edgespec("run", option, value, "Hello!")
+        assert refused.returncode == 2
+        assert option in refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
