@@ -12,31 +12,10 @@ from numpy.typing import NDArray
 from edgespec.errors import UsageError
 
 __all__ = [
-    "MOST_TOP_LOGPROBS",
-    "ROW_BLOCK",
-    "Acceptance",
-    "Chunk",
-    "Completion",
-    "FileIdentity",
-    "FinishReason",
-    "Floats",
-    "Item",
-    "KvType",
-    "MemoryPlan",
-    "ModelHeader",
-    "Pages",
-    "Paging",
-    "Round",
-    "SamplingParams",
-    "Speculation",
-    "Speeds",
-    "Stage",
-    "Statistics",
-    "Tables",
-    "TensorExtent",
-    "TokenLogprob",
-    "Vocabulary",
-]
+    "MOST_TOP_LOGPROBS", "ROW_BLOCK", "Acceptance", "Chunk", "Completion", "FileIdentity", "FinishReason", "Floats", "Item",
+    "KvType", "MemoryPlan", "ModelHeader", "Pages", "Paging", "Round", "SamplingParams", "Speculation", "Speeds", "Stage",
+    "Statistics", "Tables", "TensorExtent", "TokenLogprob", "Vocabulary",
+]  # fmt: skip
 
 Floats = NDArray[np.float32]
 _COLDEST, _WHOLE = 1e-3, ("top_k", "seed", "max_tokens", "top_logprobs")
