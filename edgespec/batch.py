@@ -51,7 +51,7 @@ class Task:
         if ("prompt" in self.request) == ("messages" in self.request):
             raise UsageError("a line needs either a prompt or messages")
         try:
-            return runtime.generate(self.request.get("prompt") or self.request["messages"], **options)
+            return runtime.generate(self.request["prompt" if "prompt" in self.request else "messages"], **options)
         except (TypeError, AttributeError) as error:
             raise UsageError(f"a field has a value of the wrong kind ({error})") from error
 

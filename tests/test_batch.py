@@ -7,12 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import edgespec
-from edgespec.batch import Batch
+from edgespec import Runtime
+from edgespec.batch import Batch, Task
 from edgespec.errors import RuntimeFault, UsageError
 
 LINES = [
@@ -35,6 +40,12 @@ def read(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.fixture(scope="module")
+def small() -> Iterator[Runtime]:
+    with edgespec.load(budget="1GiB", context=128) as runtime:
+        yield runtime
+
+
 def test_every_line_is_answered_or_says_why_not(tmp_path: Path) -> None:
     source, out = write(tmp_path / "in.jsonl", LINES), tmp_path / "out.jsonl"
     with edgespec.load(budget="1GiB", context=512) as runtime:
@@ -47,6 +58,25 @@ def test_every_line_is_answered_or_says_why_not(tmp_path: Path) -> None:
     assert done[1]["text"] == "The capital of France is Paris."
     assert [line["line"] for line in done if "error" in line] == [2, 3, 4, 5]
     assert Batch(source, out).done == set(range(len(LINES)))
+
+
+VALUE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.just({"role": "user", "content": "Hi"}),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=4,
+)
+FIELDS = st.sampled_from(["temperature", "stop", "seed", "top_k", "grammar", "logprobs", "speculate", "wait", "unknown", "id"])
+
+
+@given(st.sampled_from(["prompt", "messages", "neither"]), VALUE, st.dictionaries(FIELDS, VALUE, max_size=2))
+def test_any_object_is_answered_or_told_what_is_wrong(small: Runtime, kind: str, asked: Any, more: dict[str, Any]) -> None:
+    answer = Task(0, "", {kind: asked, **more, "max_tokens": 1}).answer(small)
+    assert ("text" in answer) != bool(answer.get("error"))
 
 
 def test_output_of_another_input_is_not_gone_on_with(tmp_path: Path) -> None:
