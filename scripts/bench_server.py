@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import psutil
 from bench_views import long_texts
 
@@ -32,7 +32,7 @@ class Server:
     """The process, its client, and the most memory it was seen with."""
 
     def __init__(self, process: subprocess.Popen[str], url: str) -> None:
-        self.http = httpx.Client(base_url=url, timeout=600)
+        self.http = httpx2.Client(base_url=url, timeout=600)
         self.process, self.peak, self._over = psutil.Process(process.pid), 0, threading.Event()
         self._watcher = threading.Thread(target=self._watch)
         self._watcher.start()

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 
@@ -37,10 +37,10 @@ def end(process: subprocess.Popen[str], number: int = signal.SIGINT) -> int:
 def test_without_names_it_serves_the_embedded_pair_and_ends_with_ctrl_c() -> None:
     process, address = start()
     body = {"messages": [{"role": "user", "content": "What is the capital of France?"}], "temperature": 0}
-    answer = httpx.post(f"{address}/v1/chat/completions", json=body, timeout=60).json()
+    answer = httpx2.post(f"{address}/v1/chat/completions", json=body, timeout=60).json()
     assert answer["choices"][0]["message"]["content"] == "The capital of France is Paris."
     assert answer["model"] == "edgespec"
-    assert "<title>edgespec</title>" in httpx.get(address).text
+    assert "<title>edgespec</title>" in httpx2.get(address).text
     assert end(process) in (0, 130)
 
 
@@ -48,7 +48,7 @@ def test_without_names_it_serves_the_embedded_pair_and_ends_with_ctrl_c() -> Non
 def test_it_ends_in_the_middle_of_an_answer(number: int, inflated_path: Path) -> None:
     process, address = start("--target", str(inflated_path))
     body = {"prompt": "Once", "max_tokens": 400, "temperature": 1.5, "stream": True}
-    with httpx.stream("POST", f"{address}/v1/completions", json=body, timeout=60) as response:
+    with httpx2.stream("POST", f"{address}/v1/completions", json=body, timeout=60) as response:
         lines = response.iter_lines()
         assert json.loads(next(lines).removeprefix("data: "))["model"] == inflated_path.stem
         began = time.monotonic()

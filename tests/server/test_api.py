@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
+import httpx2
 import jsonschema
 import openai
 import pytest
@@ -137,12 +137,12 @@ def test_a_json_schema_is_kept_under_speculation(client: openai.OpenAI) -> None:
 
 def test_the_first_byte_does_not_wait_for_the_answer(server: Running, slow: None) -> None:
     body = {"messages": STORY, "max_tokens": 60, "stream": True, "edgespec": ENDLESS}
-    with httpx.stream("POST", f"{server.url}/v1/chat/completions", json=body, timeout=60) as response:
+    with httpx2.stream("POST", f"{server.url}/v1/chat/completions", json=body, timeout=60) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         lines = response.iter_lines()
         first = next(lines)
         assert "assistant" in first
-        assert httpx.get(f"{server.url}/v1/edgespec").json()["running"] == 1  # it still writes
+        assert httpx2.get(f"{server.url}/v1/edgespec").json()["running"] == 1  # it still writes
         assert [line for line in lines if line][-1] == "data: [DONE]"
 
 
@@ -150,15 +150,15 @@ def test_a_client_that_leaves_stops_the_work(server: Running, slow: None) -> Non
     for stream in (True, False):
         body = {"messages": STORY, "stream": stream, "edgespec": ENDLESS}
         place = f"{server.url}/v1/chat/completions"
-        with contextlib.suppress(httpx.ReadTimeout), httpx.stream("POST", place, json=body, timeout=0.3) as response:
+        with contextlib.suppress(httpx2.ReadTimeout), httpx2.stream("POST", place, json=body, timeout=0.3) as response:
             next(response.iter_lines())
             assert stream  # an answer that is not streamed does not begin within the time
         deadline = time.monotonic() + 5
-        while httpx.get(f"{server.url}/v1/edgespec").json()["running"]:
+        while httpx2.get(f"{server.url}/v1/edgespec").json()["running"]:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-    assert "edgespec_cancelled_total" in httpx.get(f"{server.url}/metrics").text
-    done = httpx.post(f"{server.url}/v1/chat/completions", json={"messages": QUESTION, "temperature": 0}, timeout=60)
+    assert "edgespec_cancelled_total" in httpx2.get(f"{server.url}/metrics").text
+    done = httpx2.post(f"{server.url}/v1/chat/completions", json={"messages": QUESTION, "temperature": 0}, timeout=60)
     assert done.json()["choices"][0]["message"]["content"] == "The capital of France is Paris."
 
 
@@ -188,7 +188,7 @@ def test_fifty_clients_at_once_are_answered_or_told_to_come_again(server: Runnin
     def ask(number: int) -> tuple[str, int, str]:
         name = names[number % len(names)]
         body = {"prompt": f"It was a sunny morning, and {name} walked to the", "max_tokens": 16, "temperature": 0}
-        response = httpx.post(f"{server.url}/v1/completions", json=body, timeout=120)
+        response = httpx2.post(f"{server.url}/v1/completions", json=body, timeout=120)
         if response.status_code == 503:
             assert int(response.headers["retry-after"]) >= 1
             return name, 503, ""
@@ -214,15 +214,15 @@ def test_it_works_through_errors_of_the_engine(server: Running, monkeypatch: pyt
     body = {"messages": QUESTION, "temperature": 0}
     with monkeypatch.context() as patch:
         patch.setattr(Decoder, "_verify", breaks)
-        failed = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)
+        failed = httpx2.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)
         assert failed.status_code == 500
         assert failed.json()["error"]["code"] == "EngineError"
-        streamed = httpx.post(f"{server.url}/v1/chat/completions", json=body | {"stream": True}, timeout=60)
+        streamed = httpx2.post(f"{server.url}/v1/chat/completions", json=body | {"stream": True}, timeout=60)
         assert streamed.status_code == 500
-    assert httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60).status_code == 200
+    assert httpx2.post(f"{server.url}/v1/chat/completions", json=body, timeout=60).status_code == 200
 
 
-def test_metrics_and_status_tell_what_happened(http: httpx.Client) -> None:
+def test_metrics_and_status_tell_what_happened(http: httpx2.Client) -> None:
     before = http.get("/metrics").text
     http.post("/v1/chat/completions", json={"messages": QUESTION, "temperature": 0})
     after = http.get("/metrics").text
@@ -237,20 +237,20 @@ def test_metrics_and_status_tell_what_happened(http: httpx.Client) -> None:
     assert status["budget_bytes"] == 1 << 30
 
 
-def test_tool_calls_need_a_template_that_knows_tools(http: httpx.Client) -> None:
+def test_tool_calls_need_a_template_that_knows_tools(http: httpx2.Client) -> None:
     tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
     refused = http.post("/v1/chat/completions", json={"messages": QUESTION, "tools": tools})
     assert refused.status_code == 400
     assert "knows no tools" in refused.json()["error"]["message"]
 
 
-def test_the_published_document_is_served(http: httpx.Client) -> None:
+def test_the_published_document_is_served(http: httpx2.Client) -> None:
     assert http.get("/openapi.json").json() == document()
 
 
 def test_a_server_that_is_full_says_so_before_the_stream_begins(server: Running, slow: None) -> None:
     body = {"messages": STORY, "stream": True, "edgespec": ENDLESS}
-    with served(server.runtime, waiting=0) as full, httpx.Client(base_url=full.url, timeout=60) as other:
+    with served(server.runtime, waiting=0) as full, httpx2.Client(base_url=full.url, timeout=60) as other:
         assert other.get("/health").status_code == 200
         with other.stream("POST", "/v1/chat/completions", json=body) as response:
             lines = response.iter_lines()  # dropped, it would close the connection
