@@ -91,7 +91,7 @@ class Talk:
 
     def set(self, rest: str) -> None:
         """NAME VALUE: change a setting; /show lists them."""
-        name, _, value = rest.replace("=", " ").partition(" ")
+        name, _, value = rest.replace("=", " ").removeprefix("parameter ").strip().partition(" ")
         self.settings = self.settings.changed(name, value.strip())
 
     def show(self, rest: str) -> None:

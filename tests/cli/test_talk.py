@@ -57,6 +57,8 @@ def test_settings_are_checked_and_shown(talk: tuple[Talk, list[str]]) -> None:
     chat, said = talk
     chat.command("/set seed = 7")
     chat.command("/set colour on")
+    chat.command("/set parameter temperature 0.5")  # as ollama has it
+    assert chat.settings.sampling.temperature == 0.5
     assert (chat.settings.sampling.seed, chat.settings.colour) == (7, True)
     for bad in ("/set", "/set warmth 3", "/set temperature hot", "/set temperature -1", "/set colour blue", "/set top_p 0"):
         with pytest.raises(UsageError):

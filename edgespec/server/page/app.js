@@ -187,8 +187,8 @@ at("clear").addEventListener("click", () => {
   at("prompt").focus();
 });
 at("settings-open").addEventListener("click", () => at("settings").showModal());
-at("settings").addEventListener("change", remember); // at once: a page that is closed in between keeps what was set
-at("settings").addEventListener("close", refresh);
+at("settings").addEventListener("change", remember); // at once, not only when they are closed
+at("settings").addEventListener("close", () => { remember(); refresh(); });
 recall();
 refresh();
 setInterval(refresh, 1000);
