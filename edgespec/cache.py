@@ -27,7 +27,7 @@ def data_folder() -> Path:
 def _writable(path: str) -> Path:
     folder = Path(path)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # what people say is nobody else's
         if os.access(folder, os.W_OK):
             return folder
     except OSError as error:

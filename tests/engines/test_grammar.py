@@ -1,5 +1,6 @@
 import json
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -98,3 +99,12 @@ def test_bounds_that_leave_nothing_are_refused() -> None:
         grammar_of_schema({"type": "integer", "minimum": 3.2, "maximum": 3.8})
     with pytest.raises(UsageError, match="cannot be a grammar"):
         grammar_of_schema({"type": "integer", "minimum": "many"})
+
+
+def test_a_schema_fetches_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.2)
+        with pytest.raises(UsageError, match="cannot be a grammar"):
+            grammar_of_schema({"$ref": f"https://127.0.0.1:{listener.getsockname()[1]}/schema.json"})
+        with pytest.raises(TimeoutError):
+            listener.accept()
