@@ -18,7 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-PYTHON = ("llama-cpp-python==0.3.36", "xinference==4.1.0", "ramalama==0.25.0", "litgpt==0.5.13", "llmfit==1.1.17")
+XINFERENCE = "xinference==4.1.0"
+PYTHON = ("llama-cpp-python==0.3.36", XINFERENCE, "ramalama==0.25.0", "litgpt==0.5.13", "llmfit==1.1.17")
 NODE = "node-llama-cpp@3.22.1"
 TEXTS = re.compile(r"\.(md|conf|py|sh|js|cpp|h|json)$|/METADATA$|/llmfit$")
 PADDING = 128  # how far the vocabularies of a pair may differ: edgespec.modelfile.header refuses more
@@ -128,7 +129,7 @@ def row(said: Published, models: dict[str, Any], name: str) -> tuple[list[str], 
     """A line of the table, and whether every field is confirmed."""
     entry = models[name]
     repo, base, quant = entry["repo"], entry["base"], entry["file"].strip("*").removesuffix("*.gguf")
-    files = who_names(said, repo, quant) + ["xinference 4.1.0"] * (quant in said.files.get(repo, ((), 0))[0])
+    files = who_names(said, repo, quant) + [XINFERENCE.replace("==", " ")] * (quant in said.files.get(repo, ((), 0))[0])
     licence, known = said.listed.get(base, {}).get("license", ""), contexts(said, repo, base)
     pair = [vocabulary(said, models[half]["base"]) for half in (name, entry["drafter"]) if half]
     confirmed = [

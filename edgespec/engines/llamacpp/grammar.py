@@ -81,7 +81,9 @@ def _loose_keywords(schema: Any) -> Iterator[str]:
         for one in schema:
             yield from _loose_keywords(one)
     elif isinstance(schema, dict):
-        whole = schema.get("type") == "integer"
+        kinds = schema.get("type")
+        kinds = [kinds] if isinstance(kinds, str) else kinds or []
+        whole = "integer" in kinds and "number" not in kinds
         yield from sorted((_LOOSE_KEYWORDS | (set() if whole else _BOUNDS)) & set(schema))
         for keyword in _NESTED & set(schema):
             yield from _loose_keywords(schema[keyword])
