@@ -13,7 +13,6 @@ from edgespec.meter import Meter
 from edgespec.parked import Parking
 from edgespec.speculation.decoder import Decoder
 from edgespec.speculation.drafting.base import Drafter
-from edgespec.speculation.tree import shared_prefix
 from edgespec.strategy import Strategy
 from edgespec.text.assemble import TextAssembler
 from edgespec.timeline import Timeline
@@ -85,15 +84,11 @@ class Generator:
 
     def _reuse_prefix(self, prompt: list[int], drafter: Drafter) -> list[int]:
         """Keep the KV of the shared prefix; returns what is not there yet, at least the last token of the prompt."""
-        said = self.history
-        self.history = self._parking.swap(self._target, said, prompt[:-1])
-        kept = self._target.rewind(min(shared_prefix(self.history, prompt[:-1]), self._target.length))
-        known = min(shared_prefix(said, prompt[:-1]), kept)  # to whoever guesses
-        self._strategy.rewind(known)
-        drafted = drafter.rewind(known)
-        drafter.extend(prompt[drafted:-1])
+        self._parking.swap([self._target, *self._strategy.sessions], self.history, prompt[:-1])
         self.history = list(prompt)
-        return prompt[kept:]
+        drafted = drafter.rewind(self._target.length)
+        drafter.extend(prompt[drafted:-1])
+        return prompt[self._target.length :]
 
     def settle(self) -> None:
         """After any end, an error in the middle of a round included: sessions and history agree again."""
@@ -104,10 +99,7 @@ class Generator:
 
     def save(self, path: str) -> int:
         """Keys and values of the history; its tokens. Raises EngineError."""
-        tokens = self.history[: self._target.length]
-        if tokens:
-            self._target.save(path, tokens)
-        return len(tokens)
+        return self._target.save(path, self.history)
 
     def load(self, path: str) -> int:
         """Go on from what `save` wrote; its tokens, 0 where the engine refuses it."""

@@ -10,11 +10,12 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import psutil
 
 from edgespec.cache import cache_folder
+from edgespec.engines.base import Session
 from edgespec.errors import EngineError
 from edgespec.speculation.tree import shared_prefix
 
@@ -25,18 +26,24 @@ _WORTHWHILE = 64  # tokens that are not read again, for a file to be written or 
 _ROOM = 1 << 30  # bytes of disk that are left to others
 
 
-class Portable(Protocol):
-    """What of an engine's session is needed here."""
+@runtime_checkable
+class Portable(Session, Protocol):
+    """A session whose keys and values can be in a file: `portable`, unless more is needed than these."""
 
-    def save(self, path: str, tokens: Sequence[int]) -> None: ...
+    @property
+    def portable(self) -> bool: ...
+
+    def save(self, path: str, tokens: Sequence[int]) -> int: ...
 
     def load(self, path: str) -> list[int] | None: ...
 
 
 @dataclass(frozen=True)
 class _Parked:
+    """`paths` has a place for each session; None where it had nothing, or nothing that can be carried."""
+
     tokens: tuple[int, ...]
-    path: Path
+    paths: tuple[Path | None, ...]
 
 
 class Parking:
@@ -48,10 +55,10 @@ class Parking:
         self._number = 0
         self._folder: Path | None = None
 
-    def swap(self, session: Portable, history: list[int], prompt: Sequence[int]) -> list[int]:
-        """What `session` has afterwards: of `history`, which it has, and all that is parked, what `prompt` goes on from best.
+    def swap(self, sessions: Sequence[Session], history: Sequence[int], prompt: Sequence[int]) -> None:
+        """Leave in every session the longest beginning of `prompt` that it has, or has parked; the target's is the first.
 
-        What of `history` would be lost to `prompt` is parked.
+        They have beginnings of `history`. What of it would be lost to the prompt is parked.
         """
         here = shared_prefix(history, prompt)
         best = max(self._parked, key=lambda parked: shared_prefix(parked.tokens, prompt), default=None)
@@ -60,18 +67,22 @@ class Parking:
         if best:
             self._parked.remove(best)  # it must not be what makes room
         if len(history) - here >= _WORTHWHILE:
-            self._park(session, tuple(history))
-        return self._fetch(session, best) if best else history
+            self._park(sessions, tuple(history))
+        for place, session in enumerate(sessions):
+            path = best.paths[place] if best else None
+            has = history if path is None else self._fetch(session, path)
+            session.rewind(min(session.length, shared_prefix(has, prompt)))
 
-    def _fetch(self, session: Portable, parked: _Parked) -> list[int]:
-        found = session.load(str(parked.path))
-        parked.path.unlink(missing_ok=True)
+    def _fetch(self, session: Session, path: Path) -> Sequence[int]:
+        assert isinstance(session, Portable)  # it wrote the file
+        found = session.load(str(path))
+        path.unlink(missing_ok=True)
         if found is None:
             _log.warning("a parked conversation could not be read back: it is read again from its text")
-        return found or []
+        return found or ()
 
-    def _park(self, session: Portable, tokens: tuple[int, ...]) -> None:
-        if not self._most or any(shared_prefix(parked.tokens, tokens) > len(tokens) - _WORTHWHILE for parked in self._parked):
+    def _park(self, sessions: Sequence[Session], tokens: tuple[int, ...]) -> None:
+        if not (self._most and _portable(sessions[0])) or self._has(tokens):
             return
         for parked in [one for one in self._parked if tokens[: len(one.tokens)] == one.tokens]:  # it has grown since
             self._forget(parked)
@@ -82,18 +93,30 @@ class Parking:
             _log.warning("less than 1 GiB of disk is free: conversations that give way are read again from their text")
             return
         self._number += 1
-        path = self._folder / f"{self._number}.kv"
+        paths = [self._write(session, tokens, f"{self._number}.{place}.kv") for place, session in enumerate(sessions)]
+        if any(paths):
+            self._parked.append(_Parked(tokens, tuple(paths)))
+
+    def _has(self, tokens: tuple[int, ...]) -> bool:
+        return any(shared_prefix(parked.tokens, tokens) > len(tokens) - _WORTHWHILE for parked in self._parked)
+
+    def _write(self, session: Session, tokens: tuple[int, ...], name: str) -> Path | None:
+        if not _portable(session):
+            return None
+        assert self._folder is not None
+        path = self._folder / name
         try:
-            session.save(str(path), tokens)
+            if session.save(str(path), tokens):
+                return path
         except EngineError as error:
             _log.warning("a conversation that gives way is read again from its text: %s", error)
             path.unlink(missing_ok=True)
-            return
-        self._parked.append(_Parked(tokens, path))
+        return None
 
     def _forget(self, parked: _Parked) -> None:
         self._parked.remove(parked)
-        parked.path.unlink(missing_ok=True)
+        for path in filter(None, parked.paths):
+            path.unlink(missing_ok=True)
 
     def _open(self) -> Path:
         """A folder that this process removes, and a later one if this is killed."""
@@ -102,6 +125,10 @@ class Parking:
         folder = Path(tempfile.mkdtemp(prefix=f"parked-{os.getpid()}-", dir=cache_folder()))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return folder
+
+
+def _portable(session: Session) -> TypeGuard[Portable]:
+    return isinstance(session, Portable) and session.portable
 
 
 def _left_behind() -> Iterator[Path]:

@@ -95,10 +95,9 @@ def load(
     )
     prepared = with_pages(prepare(options, progress), options, progress)
     store = guessing.open_datastore(prepared.target.vocabulary)
-    parking = Parking(0 if "self" in guessing.wanted else conversations - 1)  # what it chooses by is not in the file
     loaded = load_models(prepared, progress, timeline)
     try:
-        return Runtime(loaded, guessing, store, parking, time.perf_counter() - started, timeline)
+        return Runtime(loaded, guessing, store, Parking(conversations - 1), time.perf_counter() - started, timeline)
     except BaseException:
         loaded.close()
         raise

@@ -145,7 +145,7 @@ class Strategy:
         return ViewedSession(session, shape) if voting else session
 
     @property
-    def _sessions(self) -> list[Session]:
+    def sessions(self) -> list[Session]:
         """Of whoever drafts by computing."""
         return [session for session in (self._middle, self._small) if session]
 
@@ -181,7 +181,7 @@ class Strategy:
             raise UsageError(f"a grammar cannot be judged by {self._options.verify}: use --verify match")
         if self._options.verify != "auto":
             return self._options.verify
-        if params.grammar or params.temperature == 0 or not self._sessions or self.mode != "auto":
+        if params.grammar or params.temperature == 0 or not self.sessions or self.mode != "auto":
             return "match"
         return max(_MEASURED, key=self._rate)
 
@@ -218,15 +218,15 @@ class Strategy:
 
     def _drafter(self, params: SamplingParams, drawer: Drawer | None, *, sources: bool) -> Drafter:
         """`sources`: whether guesses that the last drafter did not draw itself may be in the tree."""
-        inner = self._model_drafter(params, drawer, sources) if self._sessions else NoDrafter()
+        inner = self._model_drafter(params, drawer, sources) if self.sessions else NoDrafter()
         if not (sources and self._sources):
             return inner
-        return StagedDrafter(inner, self._spoken, self._sources, self._trust, alone=not self._sessions)
+        return StagedDrafter(inner, self._spoken, self._sources, self._trust, alone=not self.sessions)
 
     def _model_drafter(self, params: SamplingParams, drawer: Drawer | None, sources: bool) -> Drafter:
         size, nodes = len(self._loaded.prepared.target.vocabulary.tokens), self._loaded.prepared.plan.max_nodes
         branch = {"branch": 1} if self.mode == "chain" else {}
-        last = self._sessions[0]
+        last = self.sessions[0]
         drafter = ModelDrafter(last, vocabulary=size, leaves=nodes, temperature=params.temperature, drawer=drawer, **branch)
         if self._middle and self._small and sources:
             return MiddleDrafter(drafter, ChainGuesser(self._small, size))
@@ -246,10 +246,10 @@ class Strategy:
     @property
     def draft_view(self) -> View:
         """How the drafter really sees its context."""
-        return self._options.draft_view if any(isinstance(one, ViewedSession) for one in self._sessions) else "full"
+        return self._options.draft_view if any(isinstance(one, ViewedSession) for one in self.sessions) else "full"
 
     def rewind(self, length: int) -> None:
-        for session in self._sessions:
+        for session in self.sessions:
             session.rewind(min(length, session.length))
 
     @property

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import edgespec
 from edgespec import Runtime
+from edgespec.engines.fake import FakeModel, FakeSession
 from edgespec.errors import EngineError, UsageError
 from edgespec.parked import _WORTHWHILE, Parking
 from edgespec.speculation.tree import shared_prefix
@@ -26,41 +27,51 @@ CONVERSATIONS = [
 ]
 
 
-class Session:
-    """What a session has, in a dictionary of files."""
+class Carried(FakeSession):
+    """One whose tokens can be in a file."""
 
-    def __init__(self) -> None:
-        self.tokens: list[int] = []
-        self.broken = False
+    portable, broken = True, False
 
-    def save(self, path: str, tokens: Sequence[int]) -> None:
-        assert list(tokens) == self.tokens
-        Path(path).write_text(" ".join(map(str, tokens)))
+    def save(self, path: str, tokens: Sequence[int]) -> int:
+        assert self.tokens == list(tokens[: self.length])
+        if self.length:
+            Path(path).write_text(" ".join(map(str, self.tokens)))
+        return self.length
 
     def load(self, path: str) -> list[int] | None:
-        self.tokens = [] if self.broken else [int(word) for word in Path(path).read_text().split()]
-        return None if self.broken else list(self.tokens)
+        self.rewind(0)
+        if self.broken:
+            return None
+        self.extend([int(word) for word in Path(path).read_text().split()])
+        return self.tokens
 
 
-STEP = st.tuples(st.integers(0, 4), st.integers(1, 4 * _WORTHWHILE))
+def made(kind: type[FakeSession]) -> FakeSession:
+    return kind(FakeModel(), 1 << 20, lambda: None)
+
+
+STEP = st.tuples(st.integers(0, 4), st.integers(1, 4 * _WORTHWHILE), st.integers(0, 2 * _WORTHWHILE))
 
 
 @given(st.integers(0, 3), st.lists(STEP, max_size=12), st.booleans())
-def test_what_the_session_has_is_what_the_prompt_goes_on_from_best(most: int, steps: list[tuple[int, int]], broken: bool) -> None:
-    parking, session, seen = Parking(most), Session(), {}
-    for place, (who, grown) in enumerate(steps):
+def test_sessions_go_on_from_the_longest_beginning_there_is(most: int, steps: list[tuple[int, int, int]], broken: bool) -> None:
+    parking, target, small, viewed = Parking(most), made(Carried), made(Carried), made(FakeSession)
+    sessions, seen = (target, small, viewed), {}
+    for place, (who, grown, behind) in enumerate(steps):
         prompt = seen.get(who, [who]) + [1000 * who + 7] * grown
-        session.broken = broken and place == len(steps) - 1
-        here, files = shared_prefix(session.tokens, prompt), list(parking._parked)
-        history = parking.swap(session, list(session.tokens), prompt)
-        assert history == session.tokens
+        target.broken = broken and place == len(steps) - 1
+        history, files = list(target.tokens), list(parking._parked)
+        parking.swap(sessions, history, prompt)
         assert len(parking._parked) <= most
+        assert all(session.tokens == prompt[: session.length] for session in sessions)
         best = max((shared_prefix(one.tokens, prompt) for one in files), default=0)
-        if not session.broken:
-            assert shared_prefix(history, prompt) >= here
-            assert shared_prefix(history, prompt) > best - _WORTHWHILE
-        assert sorted(one.path for one in parking._parked) == sorted(parking._folder.iterdir() if parking._folder else [])
-        seen[who] = session.tokens = prompt
+        if not target.broken:
+            assert target.length > max(shared_prefix(history, prompt), best - _WORTHWHILE) - 1
+        kept = {path for parked in parking._parked for path in parked.paths if path}
+        assert kept == set(parking._folder.iterdir() if parking._folder else [])
+        seen[who] = prompt
+        for session, end in ((target, len(prompt)), (small, max(small.length, len(prompt) - behind)), (viewed, len(prompt))):
+            session.extend(prompt[session.length : end])
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +128,7 @@ def test_a_paged_target_takes_turns_too_and_its_drafter_keeps_up(inflated_path: 
         read_again = [runtime.chat(messages, max_tokens=60).statistics for messages in conversations]
     for one, other in zip(swapped, read_again, strict=True):
         assert one.tokens_per_pass > 0.8 * other.tokens_per_pass > 1  # a drafter that lost its place guesses nothing right
-        assert one.bytes_paged <= other.bytes_paged * 1.25
+        assert one.cached_tokens > 100 > other.cached_tokens
 
 
 def test_damaged_files_and_full_disks_cost_time_alone(
@@ -126,13 +137,14 @@ def test_damaged_files_and_full_disks_cost_time_alone(
     conversations = [list(conversation) for conversation in CONVERSATIONS]
     first = talk(resident, conversations, turns=1)
     for parked in resident._generator._parking._parked:
-        parked.path.write_bytes(parked.path.read_bytes()[:1000])
+        for path in filter(None, parked.paths):
+            path.write_bytes(path.read_bytes()[:1000])
     with caplog.at_level(logging.WARNING):
         second = [resident.chat(messages, max_tokens=100).text for messages in conversations]
     assert "could not be read back" in caplog.text
     assert [[one, two] for [one], two in zip(first, second, strict=True)] == alone
 
-    def full(path: str, tokens: Sequence[int]) -> None:
+    def full(path: str, tokens: Sequence[int]) -> int:
         raise EngineError(f"the engine cannot write {path}: free some disk space")
 
     monkeypatch.setattr(resident._target, "save", full)
@@ -153,10 +165,10 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pyte
     for pid in (gone.stdout.strip(), str(os.getpid())):
         (tmp_path / f"parked-{pid}-x").mkdir()
         (tmp_path / f"parked-{pid}-x" / "1.kv").touch()
-    session = Session()
-    session.tokens = list(range(200))
+    session = made(Carried)
+    session.extend(range(200))
     parking = Parking(1)
-    parking.swap(session, list(session.tokens), [5])
+    parking.swap([session], list(session.tokens), [5])
     left = {path.name.split("-")[1] for path in tmp_path.glob("parked-*")}
     assert left == {str(os.getpid())}
     del parking

@@ -182,18 +182,24 @@ class LlamaSession(_Timeline):
             while self._deferred:
                 self._evaluate_deferred(min(len(self._deferred), self._chunk))
 
-    def save(self, path: str, tokens: Sequence[int]) -> None:
-        """Write keys and values of everything committed, which is `tokens`. Raises EngineError."""
+    @property
+    def portable(self) -> bool:
+        """Whether a file has all that `load` needs: what views choose by is not in it."""
+        return self.capture is None and self.spill is None
+
+    def save(self, path: str, tokens: Sequence[int]) -> int:
+        """Write keys and values of what is evaluated, which `tokens` begin with; of how many. Raises EngineError."""
         with self._cells.open():
-            self.flush()
             self._drop_tree()
-            self._cells.save(path, tokens[: self.evaluated])
+            if self.evaluated:
+                self._cells.save(path, tokens[: self.evaluated])
+            return self.evaluated
 
     def load(self, path: str) -> list[int] | None:
         """Go on from what `save` wrote: its tokens; None, with nothing committed, where the engine refuses it."""
         with self._cells.open():
             self.rewind(0)
-            return None if self.capture else self._cells.load(path)
+            return self._cells.load(path) if self.portable else None
 
     def close(self) -> None:
         self._cells.close()
