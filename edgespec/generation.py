@@ -13,6 +13,7 @@ from edgespec.meter import Meter
 from edgespec.parked import Parking
 from edgespec.speculation.decoder import Decoder
 from edgespec.speculation.drafting.base import Drafter
+from edgespec.speculation.tree import shared_prefix
 from edgespec.strategy import Strategy
 from edgespec.text.assemble import TextAssembler
 from edgespec.timeline import Timeline
@@ -97,12 +98,16 @@ class Generator:
         self._strategy.rewind(length)
         self.history = self.history[:length]
 
-    def save(self, path: str) -> int:
-        """Keys and values of the history; its tokens. Raises EngineError."""
-        return self._target.save(path, self.history)
+    def save(self, path: str, drafter: str | None) -> tuple[int, int]:
+        """Keys and values of the history, the target's and the drafter's; of how many tokens. Raises EngineError."""
+        small = self._strategy.portable
+        return self._target.save(path, self.history), small.save(drafter, self.history) if drafter and small else 0
 
-    def load(self, path: str) -> int:
-        """Go on from what `save` wrote; its tokens, 0 where the engine refuses it."""
+    def load(self, path: str, drafter: str | None) -> int:
+        """Go on from what `save` wrote; the target's tokens, 0 where the engine refuses it."""
         self.history = self._target.load(path) or []
         self._strategy.rewind(0)
+        if drafter and (small := self._strategy.portable):
+            has = small.load(drafter) or []
+            small.rewind(shared_prefix(has, self.history))
         return len(self.history)

@@ -241,15 +241,18 @@ class Runtime:
         """What guesses, how guesses are judged, and why, in lines for people."""
         return self._strategy.explain()
 
-    def save_context(self, path: str | os.PathLike[str]) -> int:
-        """Write the target's keys and values of what was said last; the number of tokens. Raises EngineError, Busy."""
-        with self._alone():
-            return self._generator.save(os.fspath(path))
+    def save_context(self, path: str | os.PathLike[str], drafter: str | os.PathLike[str] | None = None) -> tuple[int, int]:
+        """Write keys and values of what was said last, the target's and, where named, the drafter's; of how many tokens each.
 
-    def load_context(self, path: str | os.PathLike[str]) -> int:
-        """Go on from what `save_context` wrote with the same model and engine: the tokens that need not be read again, or 0."""
+        No file is written for 0. Raises EngineError, Busy.
+        """
         with self._alone():
-            return self._generator.load(os.fspath(path))
+            return self._generator.save(os.fspath(path), os.fspath(drafter) if drafter else None)
+
+    def load_context(self, path: str | os.PathLike[str], drafter: str | os.PathLike[str] | None = None) -> int:
+        """Go on from what `save_context` wrote with the same models and engine: the tokens that need not be read again, or 0."""
+        with self._alone():
+            return self._generator.load(os.fspath(path), os.fspath(drafter) if drafter else None)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -264,6 +267,11 @@ class Runtime:
     def header(self) -> ModelHeader:
         """The target's."""
         return self._loaded.prepared.target
+
+    @property
+    def drafter_header(self) -> ModelHeader | None:
+        """Of the small model, if there is one."""
+        return self._loaded.prepared.drafter
 
     @property
     def memory_used(self) -> int:

@@ -1,7 +1,8 @@
 """Conversations on disk: what was said, and the keys and values of it, so that going on costs only what is new.
 
-A conversation NAME is NAME.json (a checksum, then JSON) and a file of keys and values that it names with its own checksum.
-The JSON is published by rename, after the other is whole on disk: a kill at any moment leaves the old state or the new.
+A conversation NAME is NAME.json (a checksum, then JSON) and files of keys and values, one for each model, that it names with
+their own checksums. The JSON is published by rename, after the others are whole on disk: a kill at any moment leaves the old
+state or the new.
 Nothing in either is executed.
 """
 
@@ -12,7 +13,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from edgespec.types import ModelHeader
 
 __all__ = ["Conversation", "Shelf"]
 
-_FORMAT = 1
+_FORMAT = 2
+_HALVES = ("target", "drafter")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -50,21 +52,23 @@ class Shelf:
 
     def save(self, name: str, runtime: Runtime, messages: Sequence[Message], settings: Mapping[str, Any]) -> None:
         """Raises UsageError for a name that is none, RuntimeFault when it cannot be written; the old one then stays."""
-        index = self._index(name)
-        context = self._folder / f"{name}.{secrets.token_hex(4)}.kv"
+        index, mark = self._index(name), secrets.token_hex(4)
+        paths = [self._folder / f"{name}.{mark}.{half}.kv" for half in _HALVES]
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            tokens = runtime.save_context(context)
+            tokens = runtime.save_context(*paths)
             _publish(index, {
                 "format": _FORMAT,
-                "made_with": _maker(runtime),
                 "messages": [dict(message) for message in messages],
                 "settings": dict(settings),
-                "context": {"file": context.name, "tokens": tokens, "sha256": _synced_digest(context)} if tokens else None,
+                "contexts": {
+                    half: {"file": path.name, "sha256": _synced_digest(path), "made_with": maker}
+                    for half, path, count, maker in zip(_HALVES, paths, tokens, _makers(runtime), strict=True) if count
+                },
             })  # fmt: skip
         except OSError as error:
             raise RuntimeFault(f"the conversation cannot be saved ({error.strerror}): free some disk space") from error
-        self._sweep(name, keep=context.name)
+        self._sweep(name, keep={path.name for path in paths})
 
     def load(self, name: str, runtime: Runtime) -> Conversation:
         """What was said, even where its context must be computed again. Raises UsageError, ModelNotFound for no such one."""
@@ -81,19 +85,26 @@ class Shelf:
         return Conversation(tuple(found["messages"]), found["settings"], reused, notes)
 
     def _restore(self, found: dict[str, Any], runtime: Runtime) -> tuple[int, tuple[str, ...]]:
-        context = found["context"]
-        if context is None:
+        """Without the drafter's half it reads again what was said; without the target's nothing is reused."""
+        if "target" not in found["contexts"]:
             return 0, ()
-        path = self._folder / Path(context["file"]).name
-        if found["made_with"] != _maker(runtime):
-            reason = "it was made with another model, engine or context"
-        elif not path.exists() or _digest(path) != context["sha256"]:
-            reason = "its file is missing or damaged"
-        elif reused := runtime.load_context(path):
-            return reused, ()
-        else:
+        (target, reason), (drafter, _) = (
+            self._usable(found["contexts"].get(half), maker) for half, maker in zip(_HALVES, _makers(runtime), strict=True)
+        )
+        if target:
+            if reused := runtime.load_context(target, drafter):
+                return reused, ()
             reason = "the engine refuses it"
         return 0, (f"the saved context is not used ({reason}): what was said is read again",)
+
+    def _usable(self, context: dict[str, Any] | None, maker: dict[str, Any] | None) -> tuple[Path | None, str]:
+        """Where it is, else why it is of no use."""
+        path = self._folder / Path(context["file"]).name if context else None
+        if path is None or context is None or maker is None or context["made_with"] != maker:
+            return None, "it was made with another model, engine or context"
+        if not path.exists() or _digest(path) != context["sha256"]:
+            return None, "its file is missing or damaged"
+        return path, ""
 
     def remove(self, name: str) -> None:
         self._index(name).unlink(missing_ok=True)
@@ -104,17 +115,19 @@ class Shelf:
             raise UsageError(f"{name!r} is not a name for a conversation: letters, digits, dots and dashes, at most 64")
         return self._folder / f"{name}.json"
 
-    def _sweep(self, name: str, keep: str = "") -> None:
+    def _sweep(self, name: str, keep: Collection[str] = ()) -> None:
         """Remove what no index names any more, also what a kill left behind."""
         for path in self._folder.glob(f"{name}.*"):
             rest = path.name.removeprefix(f"{name}.")
-            if re.fullmatch(r"[0-9a-f]{8}\.kv|json\.partial", rest) and path.name != keep:
+            if re.fullmatch(r"[0-9a-f]{8}\.\w+\.kv|json\.partial", rest) and path.name not in keep:
                 path.unlink(missing_ok=True)
 
 
-def _maker(runtime: Runtime) -> dict[str, Any]:
-    """Keys and values are of use to the same weights, engine and kind of cache alone."""
-    return {"model": _fingerprint(runtime.header), "engine": runtime.engine, "kv_type": runtime.plan.kv_type}
+def _makers(runtime: Runtime) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Of the halves; keys and values are of use to the same weights, engine and kind of cache alone."""
+    engine, small = {"engine": runtime.engine}, runtime.drafter_header
+    target = engine | {"model": _fingerprint(runtime.header), "kv_type": runtime.plan.kv_type}
+    return target, engine | {"model": _fingerprint(small)} if small else None
 
 
 def _fingerprint(header: ModelHeader) -> str:

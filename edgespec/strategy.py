@@ -149,6 +149,11 @@ class Strategy:
         """Of whoever drafts by computing."""
         return [session for session in (self._middle, self._small) if session]
 
+    @property
+    def portable(self) -> LlamaSession | None:
+        """The drafter's session, if a file has all of it."""
+        return self._small if isinstance(self._small, LlamaSession) and self._small.portable else None
+
     def _stages(self) -> tuple[Stage, ...]:
         used = {source.name for source in self._sources}
         if self._middle:

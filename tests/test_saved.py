@@ -16,7 +16,7 @@ from counting import processed
 import edgespec
 from edgespec import Runtime
 from edgespec.errors import ModelNotFound, RuntimeFault, UsageError
-from edgespec.saved import Shelf
+from edgespec.saved import Conversation, Shelf
 
 TURNS = [
     {"role": "user", "content": "Tell me a short story about Anna."},
@@ -65,7 +65,7 @@ def test_another_model_engine_or_damage_means_reading_again(tmp_path: Path, runt
         assert found.reused == 0
         assert "another model" in found.notes[0]
         assert list(found.messages) == messages
-    context = next(tmp_path.glob("*.kv"))
+    context = next(tmp_path.glob("*.target.kv"))
     data = bytearray(context.read_bytes())
     for damage in (b"", bytes(data[: len(data) // 2]), bytes(data[:-1]) + bytes([data[-1] ^ 1])):
         context.write_bytes(damage)
@@ -75,6 +75,26 @@ def test_another_model_engine_or_damage_means_reading_again(tmp_path: Path, runt
     context.unlink()
     assert shelf.load("anna", runtime).reused == 0
     assert runtime.chat([*messages, TURNS[2]], max_tokens=20).text == wanted
+
+
+def test_the_drafter_goes_on_too_or_reads_again(tmp_path: Path, runtime: Runtime, inflated_path: Path) -> None:
+    messages = talked(runtime)
+    shelf = Shelf(tmp_path)
+    shelf.save("anna", runtime, messages, {})
+    with edgespec.load(budget="1GiB", context=1024) as later:
+        small = later._strategy.portable
+        assert small is not None
+        reused = shelf.load("anna", later).reused
+        assert 0 < small.length <= reused  # it may not have read all of the answer yet
+        half = next(tmp_path.glob("*.drafter.kv"))
+        half.write_bytes(half.read_bytes()[:-1])
+        assert shelf.load("anna", later) == Conversation(tuple(messages), {}, reused)
+        assert small.length == 0
+    with edgespec.load(runtime.header.path, budget="1GiB", context=1024) as alone:
+        assert shelf.load("anna", alone).reused == reused
+        alone.chat([*messages, TURNS[2]], max_tokens=2)
+        shelf.save("anna", alone, messages, {})
+        assert [path.name.split(".")[2:] for path in tmp_path.glob("*.kv")] == [["target", "kv"]]
 
 
 def test_a_damaged_index_is_put_aside(tmp_path: Path, runtime: Runtime) -> None:
@@ -107,8 +127,8 @@ def test_an_index_cannot_point_off_the_shelf(tmp_path: Path, runtime: Runtime) -
     index = tmp_path / "shelf/anna.json"
     found = json.loads(index.read_bytes().partition(b"\n")[2])
     outside = tmp_path / "outside.kv"
-    (tmp_path / "shelf" / found["context"]["file"]).replace(outside)
-    found["context"]["file"] = "../outside.kv"
+    (tmp_path / "shelf" / found["contexts"]["target"]["file"]).replace(outside)
+    found["contexts"]["target"]["file"] = "../outside.kv"
     body = json.dumps(found).encode()
     index.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
     assert shelf.load("anna", runtime).reused == 0
@@ -159,4 +179,4 @@ def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, runtime: Run
         assert found.settings["number"] >= int(said[-1]) if said else True
         assert found.reused > 0
     shelf.save("loop", runtime, list(found.messages), {})
-    assert len(list(tmp_path.glob("*"))) == 2  # what the kills left behind is gone
+    assert len(list(tmp_path.glob("*"))) in (2, 3)  # what the kills left behind is gone
