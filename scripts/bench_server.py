@@ -124,15 +124,19 @@ def turns(args: argparse.Namespace) -> Iterator[str]:
                     {"role": "user", "content": "What is the capital of France?"},
                 ]
             runs = [answer(server, messages, 16) for messages in talks]
-        waits.setdefault(kept, []).append(statistics.median(run[1] for run in runs))
+        waits.setdefault(kept, []).append([statistics.median(run[place] for run in runs) for place in (1, 2)])
         cached[kept] = [run[3]["prompt_tokens_details"]["cached_tokens"] for run in runs]
         length = round(statistics.median(run[3]["prompt_tokens"] for run in runs))
     for kept, seconds in waits.items():
-        ranged = f"{min(seconds) * 1000:.0f} to {max(seconds) * 1000:.0f}"
+        first, whole = (spread([pair[place] for pair in seconds]) for place in (0, 1))
         yield (
-            f"| first byte of a second turn, {args.conversations} conversations of about {length} tokens, {kept} kept | "
-            f"{statistics.median(seconds) * 1000:.0f} ms ({ranged}, {args.pairs} servers); {cached[kept]} tokens not read again |"
+            f"| second turn, {args.conversations} conversations of about {length} tokens, {kept} kept | first byte {first}, "
+            f"whole answer {whole}; {cached[kept]} tokens not read again; {args.pairs} servers |"
         )
+
+
+def spread(seconds: list[float]) -> str:
+    return f"{statistics.median(seconds) * 1000:.0f} ms ({min(seconds) * 1000:.0f} to {max(seconds) * 1000:.0f})"
 
 
 def main() -> None:
