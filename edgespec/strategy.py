@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from edgespec.engines.base import Session
 from edgespec.engines.llamacpp.session import LlamaSession
@@ -34,6 +34,7 @@ __all__ = ["DRAFT_CELLS", "VERIFIERS", "Generation", "SpeculationOptions", "Stra
 
 VERIFIERS = ("auto", *METHODS)
 DRAFT_CELLS = 1024  # tokens that a view has unless told otherwise
+_UNBIASED: Any = {"repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0, "grammar": ""}
 _MEASURED = ("match", "tree")  # what "auto" chooses between: chosen guesses, and drawn ones
 
 
@@ -245,7 +246,7 @@ class Strategy:
             yield None
             return
         size = min(len(self._loaded.prepared.target.vocabulary.tokens), drafter.tokenizer.size)
-        with closing(drafter.sampler(replace(params, repeat_penalty=1.0, grammar=""), size)) as sampler:
+        with closing(drafter.sampler(replace(params, **_UNBIASED), size)) as sampler:
             yield Drawer(sampler.probs, 1 if self.mode == "chain" else method.guesses, params.seed, method.drawn)
 
     @property

@@ -170,6 +170,8 @@ class SamplingParams:
     top_p: float = 0.95
     min_p: float = 0.05
     repeat_penalty: float = 1.0
+    frequency_penalty: float = 0.0  # taken from a token's logit each time it was said lately
+    presence_penalty: float = 0.0  # once, if it was
     seed: int = 0
     max_tokens: int = 256
     stop: tuple[str, ...] = ()
@@ -194,6 +196,8 @@ class SamplingParams:
             "top_p": 0 < self.top_p <= 1,
             "min_p": 0 <= self.min_p <= 1,
             "repeat_penalty": 0.01 <= self.repeat_penalty <= 100,
+            "frequency_penalty": -2 <= self.frequency_penalty <= 2,
+            "presence_penalty": -2 <= self.presence_penalty <= 2,
             "seed": 0 <= self.seed < 2**32 - 1,  # the largest value asks the engine for a random seed
             "max_tokens": 1 <= self.max_tokens < 2**31,
             "top_logprobs": 0 <= self.top_logprobs <= MOST_TOP_LOGPROBS,

@@ -29,7 +29,8 @@ class Stock:
         tokens = []
         options: dict[str, Any] = {
             "temp": params.temperature, "top_k": params.top_k, "top_p": params.top_p, "min_p": params.min_p,
-            "repeat_penalty": params.repeat_penalty, "reset": True,
+            "repeat_penalty": params.repeat_penalty, "frequency_penalty": params.frequency_penalty,
+            "presence_penalty": params.presence_penalty, "reset": True,
         }  # fmt: skip
         for token in self._llama.generate(list(prompt), **options):
             tokens.append(token)

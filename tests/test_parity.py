@@ -17,7 +17,7 @@ PROMPTS = [
 SAMPLINGS = [
     {},
     {"repeat_penalty": 1.2},
-    {"temperature": 0.8, "seed": 1},
+    {"temperature": 0.8, "seed": 1, "frequency_penalty": 0.4, "presence_penalty": 0.3},
     {"temperature": 0.8, "seed": 2, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
     {"temperature": 1.5, "seed": 3, "top_k": 20, "top_p": 0.9},
 ]

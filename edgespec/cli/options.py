@@ -25,6 +25,7 @@ __all__ = [
     "Drafter",
     "Explain",
     "File",
+    "FrequencyPenalty",
     "Json",
     "KvType",
     "Lossy",
@@ -32,6 +33,7 @@ __all__ = [
     "MinP",
     "Mode",
     "Pages",
+    "PresencePenalty",
     "Raw",
     "RepeatPenalty",
     "Seed",
@@ -103,6 +105,8 @@ Temperature = Annotated[float, _option("temperature", "0 is greedy.")]
 TopK = Annotated[int, _option("top-k", "Keep the k likeliest tokens; 0 keeps all.")]
 TopP = Annotated[float, _option("top-p", "Keep the likeliest tokens of this total probability.")]
 MinP = Annotated[float, _option("min-p", "Drop tokens below this share of the likeliest one's probability.")]
+FrequencyPenalty = Annotated[float, _option("frequency-penalty", "Lowers tokens each time they were said lately; -2 to 2.")]
+PresencePenalty = Annotated[float, _option("presence-penalty", "Lowers tokens that were said lately; -2 to 2.")]
 RepeatPenalty = Annotated[float, _option("repeat-penalty", "Above 1 discourages repetition.")]
 Seed = Annotated[int, _option("seed", "Same seed, same text.")]
 Stop = Annotated[list[str] | None, _option("stop", "End before this text; may be given several times.")]

@@ -39,6 +39,8 @@ def run(
     top_p: opt.TopP = 0.95,
     min_p: opt.MinP = 0.05,
     repeat_penalty: opt.RepeatPenalty = 1.0,
+    frequency_penalty: opt.FrequencyPenalty = 0.0,
+    presence_penalty: opt.PresencePenalty = 0.0,
     seed: opt.Seed = 0,
     stop: opt.Stop = None,
     system: opt.System = None,
@@ -93,8 +95,8 @@ def _model_and_prompt(words: list[str]) -> tuple[str | None, str | None]:
 
 
 def _sampling(given: dict[str, Any]) -> dict[str, Any]:
-    names = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed")
-    return {name: given[name] for name in names} | {"stop": tuple(given["stop"] or ())}
+    taken = {name: given[name] for name in SamplingParams.__dataclass_fields__ if name in given}
+    return taken | {"stop": tuple(given["stop"] or ())}
 
 
 def _messages(text: str, system: str | None) -> list[Message]:

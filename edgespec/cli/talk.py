@@ -19,7 +19,9 @@ __all__ = ["COMMANDS", "Settings", "Talk", "help_text"]
 
 _MOST_FILE = 4 << 20
 _SWITCH = {"on": True, "off": False}
-_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens")
+_SAMPLING = (
+    "temperature", "top_k", "top_p", "min_p", "repeat_penalty", "frequency_penalty", "presence_penalty", "seed", "max_tokens",
+)  # fmt: skip
 _SWITCHES = ("colour", "speculation", "verbose")
 
 

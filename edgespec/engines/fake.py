@@ -169,9 +169,10 @@ class FakeSampler:
         self._recent = []
 
     def _penalised(self, logits: np.ndarray) -> np.ndarray:
-        seen = np.array(sorted(set(self._recent)), dtype=int)
+        seen, times = np.unique(np.array(self._recent, dtype=int), return_counts=True)
         penalty = self._params.repeat_penalty
         logits[seen] = np.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
+        logits[seen] -= times * self._params.frequency_penalty + self._params.presence_penalty
         return logits
 
 

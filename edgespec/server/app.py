@@ -24,7 +24,8 @@ from edgespec.server.jobs import Job, chat_job, completion_job
 from edgespec.server.metrics import Metrics
 from edgespec.server.openapi import document
 from edgespec.server.replies import statistics
-from edgespec.server.schema import CHAT, COMPLETION, Schema, checked, parsed
+from edgespec.server.responses import response_job
+from edgespec.server.schema import CHAT, COMPLETION, RESPONSE, Schema, checked, parsed
 from edgespec.server.service import EventStream, Service
 
 __all__ = ["make_app"]
@@ -48,6 +49,7 @@ def make_app(service: Service, rules: Rules) -> ASGIApp:
             Route("/v1/edgespec", routes.status),
             Route("/v1/chat/completions", routes.chat, methods=["POST"]),
             Route("/v1/completions", routes.completions, methods=["POST"]),
+            Route("/v1/responses", routes.responses, methods=["POST"]),
         ],
         exception_handlers={Refused: _refused, EdgespecError: _failed, HTTPException: _http},
     )
@@ -104,6 +106,9 @@ class _Routes:
 
     async def completions(self, request: Request) -> Response | EventStream:
         return await self._answer(request, COMPLETION, completion_job)
+
+    async def responses(self, request: Request) -> Response | EventStream:
+        return await self._answer(request, RESPONSE, response_job)
 
     async def _answer(
         self, request: Request, schema: Schema, make: Callable[[Runtime, dict[str, Any]], Job]

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from edgespec.runtime import Runtime
 from edgespec.server.errors import Refused
 from edgespec.server.tools import grammar_of_calls, with_objects
 
-__all__ = ["Job", "chat_job", "completion_job"]
+__all__ = ["Job", "Kind", "chat_job", "completion_job"]
 
-_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty", "seed")
+_SAMPLING = (
+    "temperature", "top_p", "top_k", "min_p", "repeat_penalty", "frequency_penalty", "presence_penalty", "seed",
+)  # fmt: skip
 _TEMPERATURE = 1.0  # the API's default
 _UNTIL_FULL = 2**31 - 1
 
 
+Kind = Literal["chat", "completion", "response"]
+
+
 @dataclass(frozen=True)
 class Job:
-    """`tools` are the names that may be called; `usage` asks for a last event that counts tokens."""
+    """`tools` are the names that may be called; `usage` asks for a last event that counts tokens; `echo` is said back."""
 
     tokens: list[int]
     sampling: dict[str, Any]
     speculate: bool
-    chat: bool
+    kind: Kind
     stream: bool
     usage: bool
     logprobs: bool
     tools: frozenset[str] = field(default_factory=frozenset)
+    echo: dict[str, Any] = field(default_factory=dict)
 
 
-def chat_job(runtime: Runtime, request: Mapping[str, Any]) -> Job:
+def chat_job(runtime: Runtime, request: Mapping[str, Any], kind: Kind = "chat", echo: dict[str, Any] | None = None) -> Job:
     """Raises UsageError, ContextFull or ModelError as the runtime does."""
     tools, forced = _tools(request)
     tokens = runtime.prompt_tokens([_message(message) for message in request["messages"]], tools=tools)
@@ -43,7 +49,8 @@ def chat_job(runtime: Runtime, request: Mapping[str, Any]) -> Job:
             raise Refused(400, "tool_choice and response_format both say what may be said: send one", "invalid_value")
         grammar = grammar_of_calls(runtime, forced)
     names = frozenset(tool["function"]["name"] for tool in tools)
-    return _job(request, tokens, most, chat=True, grammar=grammar, top=_top_of_chat(request), tools=names)
+    job = _job(request, tokens, most, kind, grammar=grammar, top=_top_of_chat(request))
+    return replace(job, tools=names, echo=echo or {})
 
 
 def _tools(request: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
@@ -61,12 +68,11 @@ def completion_job(runtime: Runtime, request: Mapping[str, Any]) -> Job:
     """Raises UsageError or ContextFull."""
     prompt = request["prompt"]
     tokens = runtime.prompt_tokens(prompt if isinstance(prompt, str) else [int(token) for token in prompt])
-    return _job(request, tokens, request.get("max_tokens", 16), chat=False, top=request.get("logprobs"))
+    return _job(request, tokens, request.get("max_tokens", 16), "completion", top=request.get("logprobs"))
 
 
 def _job(
-    request: Mapping[str, Any], tokens: list[int], most: int | None, *, chat: bool, top: int | None, grammar: str = "",
-    tools: frozenset[str] = frozenset(),
+    request: Mapping[str, Any], tokens: list[int], most: int | None, kind: Kind, *, top: int | None, grammar: str = ""
 ) -> Job:  # fmt: skip
     """`top`: the likeliest tokens that come with each token's log-probability; None: no log-probabilities."""
     only_ours = request.get("edgespec", {})
@@ -83,8 +89,8 @@ def _job(
         "top_logprobs": top or 0,
     }
     return Job(
-        tokens, sampling, only_ours.get("speculation", True), chat, request.get("stream", False),
-        request.get("stream_options", {}).get("include_usage", False), top is not None, tools,
+        tokens, sampling, only_ours.get("speculation", True), kind, request.get("stream", False),
+        request.get("stream_options", {}).get("include_usage", False), top is not None,
     )  # fmt: skip
 
 

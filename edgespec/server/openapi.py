@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import edgespec
-from edgespec.server.schema import CHAT, COMPLETION, Schema
+from edgespec.server.schema import CHAT, COMPLETION, RESPONSE, Schema
 
 __all__ = ["document"]
 
@@ -51,6 +51,21 @@ _ANSWER: Schema = {
 }
 
 
+_RESPONSE_ANSWER: Schema = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "object": {"const": "response"},
+        "created_at": {"type": "integer"},
+        "status": {"enum": ["completed", "incomplete"]},
+        "output": {"type": "array", "items": {"type": "object"}, "minItems": 1},
+        "usage": {"type": "object"},
+        "edgespec": _ANSWER["properties"]["edgespec"],
+    },
+    "required": ["id", "object", "created_at", "model", "status", "output", "usage", "edgespec"],
+}
+
+
 def _json(schema: Schema, description: str) -> dict[str, Any]:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
@@ -61,8 +76,8 @@ def _refusals(*statuses: int) -> dict[str, Any]:
     return {str(status): _json(_ERROR, reasons[status]) for status in statuses}
 
 
-def _post(summary: str, schema: Schema) -> dict[str, Any]:
-    done = _json(_ANSWER, "the answer")
+def _post(summary: str, schema: Schema, answer: Schema = _ANSWER) -> dict[str, Any]:
+    done = _json(answer, "the answer")
     event = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
     done["content"]["text/event-stream"] = {"schema": event}
     return {
@@ -92,6 +107,7 @@ def document() -> dict[str, Any]:
         "paths": {
             "/v1/chat/completions": _post("The assistant's next message", CHAT),
             "/v1/completions": _post("The continuation of a text", COMPLETION),
+            "/v1/responses": _post("The assistant's next message, as the Responses API has it", RESPONSE, _RESPONSE_ANSWER),
             "/v1/models": _get("The model that answers"),
             "/v1/edgespec": _get("Memory, queue and the statistics of the last generation"),
             "/health": _get("Whether the server is up"),

@@ -14,7 +14,7 @@ from edgespec.server.jobs import Job
 from edgespec.server.tools import tool_calls_in
 from edgespec.types import Chunk, Statistics, TokenLogprob
 
-__all__ = ["Reply", "statistics"]
+__all__ = ["Reply", "spans_of", "statistics"]
 
 _FINISH = {"stop": "stop", "length": "length", "cancelled": "stop"}
 
@@ -29,12 +29,12 @@ class Reply:
     """One answer, whole or as events."""
 
     def __init__(self, runtime: Runtime, job: Job, model: str) -> None:
-        self._runtime, self._job = runtime, job
+        self._runtime, self._job, self._chat = runtime, job, job.kind == "chat"
         self._offset = 0  # characters said so far
-        kind = "chat.completion" if job.chat else "text_completion"
+        kind = "chat.completion" if self._chat else "text_completion"
         self._head = {
-            "id": f"{'chatcmpl' if job.chat else 'cmpl'}-{secrets.token_hex(12)}",
-            "object": kind + (".chunk" if job.stream and job.chat else ""),
+            "id": f"{'chatcmpl' if self._chat else 'cmpl'}-{secrets.token_hex(12)}",
+            "object": kind + (".chunk" if job.stream and self._chat else ""),
             "created": int(time.time()),
             "model": model,
             "system_fingerprint": runtime.engine,
@@ -43,42 +43,42 @@ class Reply:
     def whole(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
         text, last = "".join(chunk.text for chunk in chunks), chunks[-1]
         choice: dict[str, Any] = {"index": 0, "logprobs": self._logprobs(chunks)}
-        if self._job.chat:
+        if self._chat:
             said, calls = tool_calls_in(text, set(self._job.tools)) if self._job.tools else (text, [])
             message: dict[str, Any] = {"role": "assistant", "content": said if said or not calls else None}
             choice |= {"message": message | ({"tool_calls": calls} if calls else {})}
             choice["finish_reason"] = "tool_calls" if calls else _finish(last)
         else:
             choice |= {"text": text, "finish_reason": _finish(last)}
-        extra = statistics(last.statistics) | {"spans": _spans(chunks)}
+        extra = statistics(last.statistics) | {"spans": spans_of(chunks)}
         return self._head | {"choices": [choice], "usage": _usage(last.statistics), "edgespec": extra}
 
     def begin(self) -> list[dict[str, Any]]:
         """Events before anything is said."""
-        return [self._event({"role": "assistant", "content": ""}, None, [])] if self._job.chat else []
+        return [self._event({"role": "assistant", "content": ""}, None, [])] if self._chat else []
 
-    def event(self, chunk: Chunk) -> dict[str, Any]:
+    def event(self, chunk: Chunk) -> list[dict[str, Any]]:
         """Of a piece of the answer that is not the last."""
-        return self._event(chunk.text, None, [chunk]) | {"edgespec": {"spans": _spans([chunk])}}
+        return [self._event(chunk.text, None, [chunk]) | {"edgespec": {"spans": spans_of([chunk])}}]
 
     def end(self, chunk: Chunk, calls: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
         """The last events, of the last chunk and of the calls that were found."""
         events = []
         if calls:
             events.append(self._event({"tool_calls": [{"index": i, **call} for i, call in enumerate(calls)]}, None, []))
-        closing = self._event({} if self._job.chat else "", "tool_calls" if calls else _finish(chunk), [])
+        closing = self._event({} if self._chat else "", "tool_calls" if calls else _finish(chunk), [])
         events.append(closing | {"edgespec": statistics(chunk.statistics)})
         if self._job.usage:
             events.append(self._head | {"choices": [], "usage": _usage(chunk.statistics)})
         return events
 
-    def text_event(self, text: str) -> dict[str, Any]:
-        """Text that was held back."""
-        return self._event(text, None, [])
+    def text_event(self, text: str) -> list[dict[str, Any]]:
+        """Of text that was held back."""
+        return [self._event(text, None, [])]
 
     def _event(self, said: str | dict[str, Any], finish: str | None, chunks: Sequence[Chunk]) -> dict[str, Any]:
         choice: dict[str, Any] = {"index": 0, "finish_reason": finish, "logprobs": self._logprobs(chunks) if chunks else None}
-        if self._job.chat:
+        if self._chat:
             choice["delta"] = {"content": said} if isinstance(said, str) else said
         else:
             choice["text"] = said
@@ -88,7 +88,7 @@ class Reply:
         if not self._job.logprobs:
             return None
         said = [pair for chunk in chunks for pair in zip(chunk.tokens, chunk.logprobs, strict=True)]
-        if self._job.chat:
+        if self._chat:
             return {"content": [self._chat_logprob(token, found) for token, found in said]}
         texts = [self._text(token) for token, _ in said]
         *offsets, self._offset = itertools.accumulate(map(len, texts), initial=self._offset)
@@ -112,7 +112,7 @@ def _finish(chunk: Chunk) -> str:
     return _FINISH[chunk.finish_reason or "stop"]
 
 
-def _spans(chunks: Sequence[Chunk]) -> list[list[Any]]:
+def spans_of(chunks: Sequence[Chunk]) -> list[list[Any]]:
     """Texts, each with whether it was drafted."""
     return [[text, drafted] for chunk in chunks for text, drafted in chunk.spans]
 

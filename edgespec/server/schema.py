@@ -14,7 +14,7 @@ from jsonschema.exceptions import best_match
 from edgespec.server.errors import Refused
 from edgespec.types import MOST_TOP_LOGPROBS
 
-__all__ = ["CHAT", "COMPLETION", "checked", "parsed"]
+__all__ = ["CHAT", "COMPLETION", "RESPONSE", "checked", "parsed"]
 
 Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string"}
@@ -52,8 +52,8 @@ _SAMPLING: Schema = {
     "stream": _maybe({"type": "boolean"}),
     "stream_options": _maybe(_object({"include_usage": {"type": "boolean"}})),
     "n": _maybe({"const": 1}),
-    "presence_penalty": _maybe({"const": 0}),
-    "frequency_penalty": _maybe({"const": 0}),
+    "frequency_penalty": _maybe({"type": "number", "minimum": -2, "maximum": 2}),
+    "presence_penalty": _maybe({"type": "number", "minimum": -2, "maximum": 2}),
     "logit_bias": _maybe({"type": "object", "maxProperties": 0}),
     "user": _maybe(_TEXT),
     "edgespec": _maybe(_EXTENSION),
@@ -127,6 +127,51 @@ COMPLETION: Schema = _object(_SAMPLING | {
         "suffix": _maybe({"const": ""}),
         "logprobs": _maybe({"type": "integer", "minimum": 0, "maximum": MOST_TOP_LOGPROBS}),
     }, "prompt")  # fmt: skip
+
+
+_SHARED = ("model", "temperature", "top_p", "top_k", "min_p", "repeat_penalty", "seed", "stop", "stream", "user", "edgespec")
+_INPUT: Schema = {"anyOf": [
+    _object({
+        "type": {"const": "message"}, "id": _maybe(_TEXT), "status": _maybe(_TEXT), "phase": _maybe(_TEXT),
+        "role": {"enum": ["system", "developer", "user", "assistant"]},
+        "content": {"anyOf": [_TEXT, {"type": "array", "minItems": 1, "items": _object({
+            "type": {"enum": ["input_text", "output_text"]}, "text": _TEXT, "annotations": _maybe({"type": "array"}),
+            "logprobs": _maybe({"type": "array"}),
+        }, "type", "text")}]},
+    }, "role", "content"),
+    _object({
+        "type": {"const": "function_call"}, "id": _maybe(_TEXT), "status": _maybe(_TEXT), "call_id": _TEXT, "name": _TEXT,
+        "arguments": _TEXT,
+    }, "type", "call_id", "name", "arguments"),
+    _object({
+        "type": {"const": "function_call_output"}, "id": _maybe(_TEXT), "status": _maybe(_TEXT), "call_id": _TEXT,
+        "output": _TEXT,
+    }, "type", "call_id", "output"),
+]}  # fmt: skip
+_RESPONSE_TOOL: Schema = _object({"type": {"const": "function"}} | _TOOL["properties"]["function"]["properties"], "type", "name")
+_RESPONSE_FORMAT: Schema = {
+    "anyOf": [
+        _object({"type": {"enum": ["text", "json_object"]}}, "type"),
+        _object({"type": {"const": "json_schema"}} | _JSON_SCHEMA["properties"], "type", "name", "schema"),
+    ]
+}
+RESPONSE: Schema = _object({name: _SAMPLING[name] for name in _SHARED} | {
+        "input": {"anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": _INPUT, "minItems": 1}]},
+        "instructions": _maybe(_TEXT),
+        "max_output_tokens": _SAMPLING["max_tokens"],
+        "text": _maybe(_object({"format": _maybe(_RESPONSE_FORMAT), "verbosity": _maybe(_TEXT)})),
+        "tools": _maybe({"type": "array", "items": _RESPONSE_TOOL, "maxItems": 128}),
+        "tool_choice": _maybe({"anyOf": [
+            {"enum": ["auto", "none", "required"]}, _object({"type": {"const": "function"}, "name": _TEXT}, "type", "name"),
+        ]}),
+        "parallel_tool_calls": _maybe({"type": "boolean"}),
+        "metadata": _maybe({"type": "object", "additionalProperties": _TEXT}),
+        "include": _maybe({"type": "array", "maxItems": 0}),
+        "store": _maybe({"type": "boolean"}),  # nothing is, whatever it says
+        "background": _maybe({"const": False}),
+        "truncation": _maybe({"const": "disabled"}),
+        "previous_response_id": _NULL,
+    }, "input")  # fmt: skip
 
 
 def parsed(body: bytes) -> Any:

@@ -18,6 +18,7 @@ from edgespec.server.errors import Refused, refusal_of
 from edgespec.server.jobs import Job
 from edgespec.server.metrics import Metrics
 from edgespec.server.replies import Reply
+from edgespec.server.responses import ResponseReply
 from edgespec.server.tools import tool_calls_in
 from edgespec.server.turnstile import Turnstile
 from edgespec.types import Chunk, Statistics
@@ -38,13 +39,13 @@ class Service:
     async def answer(self, job: Job, request: Request) -> Response | EventStream:
         """Raises Refused when it is not this request's turn and too many wait, EdgespecError when it fails."""
         client = request.client.host if request.client else ""
-        reply = Reply(self.runtime, job, self.model)
+        reply = (ResponseReply if job.kind == "response" else Reply)(self.runtime, job, self.model)
         if not job.stream:
             chunks = await until_gone(request.receive, self._collect(job, client))
             return JSONResponse(reply.whole(chunks)) if chunks else Response(status_code=499)
         events = self._events(job, client, reply)
         first = await until_gone(request.receive, anext(events))  # a refusal must come before the head of the answer
-        return EventStream(first, events) if first else Response(status_code=499)
+        return EventStream(first, events, marked=job.kind != "response") if first else Response(status_code=499)
 
     async def _collect(self, job: Job, client: str) -> list[Chunk]:
         return [chunk async for chunk in self._chunks(job, client)]
@@ -63,7 +64,7 @@ class Service:
             finally:
                 self.metrics.ended(done)
 
-    async def _events(self, job: Job, client: str, reply: Reply) -> AsyncGenerator[dict[str, Any], None]:
+    async def _events(self, job: Job, client: str, reply: Reply | ResponseReply) -> AsyncGenerator[dict[str, Any], None]:
         held = ""  # of an answer that may be a tool call
         async with aclosing(self._chunks(job, client)) as chunks:
             begun = False
@@ -75,11 +76,10 @@ class Service:
                 if job.tools:
                     held += chunk.text
                 elif chunk.text:
-                    yield reply.event(chunk)
+                    for event in reply.event(chunk):
+                        yield event
         said, calls = tool_calls_in(held, set(job.tools)) if job.tools else ("", [])
-        if said:
-            yield reply.text_event(said)
-        for event in reply.end(chunk, calls):
+        for event in [*(reply.text_event(said) if said else ()), *reply.end(chunk, calls)]:
             yield event
 
 
@@ -102,10 +102,13 @@ async def _gone(receive: Receive) -> None:
 
 
 class EventStream:
-    """Server-sent events, as an ASGI application; the source is closed when the client leaves."""
+    """Server-sent events, as an ASGI application; the source is closed when the client leaves.
 
-    def __init__(self, first: dict[str, Any], events: AsyncGenerator[dict[str, Any], None]) -> None:
-        self._first, self._events = first, events
+    `marked`: the last of them says that it is, as the older APIs have it.
+    """
+
+    def __init__(self, first: dict[str, Any], events: AsyncGenerator[dict[str, Any], None], *, marked: bool) -> None:
+        self._first, self._events, self._marked = first, events, marked
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
@@ -115,16 +118,22 @@ class EventStream:
     async def _send_all(self, send: Send) -> None:
         async with aclosing(self._events) as events:
             try:
-                await _event(send, json.dumps(self._first))
+                await _event(send, self._first)
                 async for event in events:
-                    await _event(send, json.dumps(event))
+                    await _event(send, event)
             except EdgespecError as error:
-                await _event(send, json.dumps(refusal_of(error).body))
+                await _event(send, refusal_of(error).body)
             except Refused as refused:
-                await _event(send, json.dumps(refused.body))
-        await _event(send, "[DONE]")
+                await _event(send, refused.body)
+        if self._marked:
+            await _send(send, "data: [DONE]")
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _event(send: Send, data: str) -> None:
-    await send({"type": "http.response.body", "body": f"data: {data}\n\n".encode(), "more_body": True})
+async def _event(send: Send, event: dict[str, Any]) -> None:
+    name = f"event: {event['type']}\n" if "type" in event else ""
+    await _send(send, f"{name}data: {json.dumps(event)}")
+
+
+async def _send(send: Send, lines: str) -> None:
+    await send({"type": "http.response.body", "body": f"{lines}\n\n".encode(), "more_body": True})

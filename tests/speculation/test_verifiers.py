@@ -35,7 +35,7 @@ GRID = [pair for pair in product(METHODS, SHAPES) if pair != ("block", "middle")
 SAMPLINGS = [
     {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
     {"temperature": 0.7, "top_k": 4, "top_p": 0.95, "min_p": 0.0},
-    {"temperature": 1.3, "top_k": 0, "top_p": 1.0, "min_p": 0.05, "repeat_penalty": 1.3},
+    {"temperature": 1.3, "top_k": 0, "top_p": 1.0, "min_p": 0.05, "repeat_penalty": 1.3, "presence_penalty": 0.3},
 ]
 
 
@@ -44,7 +44,7 @@ def texts(
 ) -> Iterator[Text]:
     """Of LENGTH tokens each, all from one source of randomness; more are made, so that trees are whole."""
     sampler, trust = FakeSampler(params), Trust()
-    drafts = FakeSampler(SamplingParams(**{**vars(params), "repeat_penalty": 1.0}))
+    drafts = FakeSampler(SamplingParams(**{**vars(params), "repeat_penalty": 1.0, "presence_penalty": 0.0}))
     count = 1 if shape == "chain" else method.guesses
     drawer = kind(drafts.probs, count, 5, method.drawn) if method.drawn != "no" else None
     for _ in range(many):

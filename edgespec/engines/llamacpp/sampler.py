@@ -86,7 +86,8 @@ def _filters(params: SamplingParams, tokenizer: LlamaTokenizer, vocabulary: int)
     """Raises UsageError for a grammar that is none."""
     lib = llama()
     grammar = [grammar_sampler(tokenizer, params.grammar)] if params.grammar else []
-    stages = [lib.llama_sampler_init_penalties(vocabulary, _PENALTY_WINDOW, params.repeat_penalty, 0.0, 0.0), *grammar]
+    penalties = params.repeat_penalty, params.frequency_penalty, params.presence_penalty
+    stages = [lib.llama_sampler_init_penalties(vocabulary, _PENALTY_WINDOW, *penalties), *grammar]
     if params.temperature > 0:
         stages += [
             lib.llama_sampler_init_top_k(params.top_k),
