@@ -19,7 +19,7 @@ from edgespec.server.jobs import Job
 from edgespec.server.metrics import Metrics
 from edgespec.server.replies import Reply
 from edgespec.server.responses import ResponseReply
-from edgespec.server.tools import tool_calls_in
+from edgespec.server.tools import HeldText
 from edgespec.server.turnstile import Turnstile
 from edgespec.types import Chunk, Statistics
 
@@ -65,7 +65,7 @@ class Service:
                 self.metrics.ended(done)
 
     async def _events(self, job: Job, client: str, reply: Reply | ResponseReply) -> AsyncGenerator[dict[str, Any], None]:
-        held = ""  # of an answer that may be a tool call
+        held = HeldText(job.tools)
         async with aclosing(self._chunks(job, client)) as chunks:
             begun = False
             async for chunk in chunks:
@@ -73,12 +73,10 @@ class Service:
                     begun = True
                     for event in reply.begin():
                         yield event
-                if job.tools:
-                    held += chunk.text
-                elif chunk.text:
-                    for event in reply.event(chunk):
+                if text := held.feed(chunk.text):
+                    for event in reply.event(chunk) if text == chunk.text else reply.text_event(text):
                         yield event
-        said, calls = tool_calls_in(held, set(job.tools)) if job.tools else ("", [])
+        said, calls = held.rest()
         for event in [*(reply.text_event(said) if said else ()), *reply.end(chunk, calls)]:
             yield event
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from edgespec.runtime import Runtime
 
-__all__ = ["grammar_of_calls", "tool_calls_in", "with_objects"]
+__all__ = ["HeldText", "grammar_of_calls", "tool_calls_in", "with_objects"]
 
 _TAGGED = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)  # Hermes, Qwen
 _BARE = re.compile(r"^\s*(?:<\|python_tag\|>|\[TOOL_CALLS\])?\s*(\{.*\}|\[.*\])\s*$", re.DOTALL)  # Llama 3, Mistral
+_TAG, _STARTS = "<tool_call>", ("{", "[", "<|python_tag|>")
 _ID_LENGTH = 9  # Mistral's templates take no other
 
 
@@ -35,6 +36,35 @@ def tool_calls_in(text: str, names: set[str]) -> tuple[str, list[dict[str, Any]]
     bare = _BARE.match(text)
     calls = _calls(bare[1], names) if bare else []
     return ("", calls) if calls else (text, [])
+
+
+class HeldText:
+    """An answer as it comes: what may be a call of one of `names` is held back until the end, the rest goes out at once."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names, self._held, self._spoken = set(names), "", False
+
+    def feed(self, text: str) -> str:
+        """What of the answer so far can go out now."""
+        self._held += text
+        safe = self._safe() if self._names else len(self._held)
+        out, self._held = self._held[:safe], self._held[safe:]
+        self._spoken = self._spoken or bool(out)
+        return out
+
+    def rest(self) -> tuple[str, list[dict[str, Any]]]:
+        """What was held back at the end, as `tool_calls_in` has it."""
+        return tool_calls_in(self._held, self._names) if self._held else ("", [])
+
+    def _safe(self) -> int:
+        begun = self._held.lstrip()
+        if not self._spoken and any(begun.startswith(start) or start.startswith(begun) for start in _STARTS):
+            return 0
+        place = self._held.find(_TAG)
+        if place >= 0:
+            return place
+        sizes = range(min(len(_TAG) - 1, len(self._held)), 0, -1)
+        return len(self._held) - next((size for size in sizes if self._held.endswith(_TAG[:size])), 0)
 
 
 def grammar_of_calls(runtime: Runtime, tools: Sequence[Mapping[str, Any]]) -> str:

@@ -1,4 +1,6 @@
+import itertools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,10 +10,12 @@ import jsonschema
 import openai
 import pytest
 from conftest_server import served
+from hypothesis import given
+from hypothesis import strategies as st
 
 import edgespec
 from edgespec.errors import UsageError
-from edgespec.server.tools import tool_calls_in
+from edgespec.server.tools import HeldText, tool_calls_in
 from edgespec.text.template import ChatTemplate
 
 NAMES = {"weather", "time"}
@@ -54,6 +58,35 @@ def test_templates_are_told_of_tools_and_of_calls() -> None:
     assert "assistant: [time]" in text
     with pytest.raises(UsageError, match="knows no tools"):
         ChatTemplate("{{ messages[0].content }}").render(messages, tools)
+
+
+PIECES = st.lists(st.sampled_from([
+    "Let me see. ", "<", "<tool_", f"<tool_call>{CALL}</tool_call>", "{", CALL, "\n ", "[TOOL_CALLS]", "tool", "x < 3",
+]))  # fmt: skip
+
+
+@given(PIECES, st.lists(st.integers(0, 200)))
+def test_answers_go_out_as_they_come_but_for_calls(pieces: list[str], cuts: list[int]) -> None:
+    text, held = "".join(pieces), HeldText(NAMES)
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    out = "".join(held.feed(text[start:end]) for start, end in itertools.pairwise(edges))
+    rest, calls = held.rest()
+    said, wanted = tool_calls_in(text, NAMES)
+    assert [call["function"] for call in calls] == [call["function"] for call in wanted]
+    assert re.sub(r"\s", "", out + rest) == re.sub(r"\s", "", said)
+    assert calls or out + rest == text
+    assert "<tool_call>" not in out
+
+
+def test_ordinary_text_waits_for_nothing() -> None:
+    held = HeldText(NAMES)
+    assert [held.feed(piece) for piece in ("The ", "capital", " <", "b> is {Paris}")] == [
+        "The ",
+        "capital",
+        " ",
+        "<b> is {Paris}",
+    ]
+    assert held.rest() == ("", [])
 
 
 TEMPLATES = {
@@ -121,6 +154,9 @@ def test_a_call_that_must_be_is_made_streamed_and_answered(tooled: openai.OpenAI
     assert events[-1].finish_reason == "tool_calls"
     messages += [done.message, {"role": "tool", "tool_call_id": call.id, "content": "It rains."}]
     assert ask(tool_choice="none").choices[0].message.content
+    messages = [{"role": "user", "content": "Tell me a short story."}]
+    pieces = [event.choices[0].delta.content for event in ask(stream=True) if event.choices and event.choices[0].delta.content]
+    assert len(pieces) > 3  # an answer that is no call is not held back
     with pytest.raises(openai.BadRequestError, match="no such tool"):
         ask(tool_choice={"type": "function", "function": {"name": "launch"}})
     with pytest.raises(openai.BadRequestError, match="response_format"):
