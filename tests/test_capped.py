@@ -53,6 +53,27 @@ def test_a_capped_run_lives_and_says_the_same(cached: bool, mode: str, large: Pa
         assert report["text"] == small.chat([{"role": "user", "content": "What is edgespec?"}], max_tokens=24).text
 
 
+TURNS = """
+import sys, edgespec
+with edgespec.load(sys.argv[1], sys.argv[2], budget=int(sys.argv[3]), context=512, conversations=3) as runtime:
+    talks = [[{"role": "user", "content": f"{name} walked to the garden. " * 20}] for name in ("Anna", "Ben", "Clara")]
+    for turn in range(2):
+        for messages in talks:
+            done = runtime.chat(messages, max_tokens=16)
+            messages += [{"role": "assistant", "content": done.text}, {"role": "user", "content": "And then?"}]
+    print(runtime.paging, done.statistics.cached_tokens)
+"""
+
+
+def test_conversations_that_take_turns_stay_within_the_cap(large: Path, drafter_path: Path) -> None:
+    done = capped.run([sys.executable, "-c", TURNS, str(large), str(drafter_path), str(BUDGET)], int(BUDGET * 1.05))
+    assert done.returncode == 0, done.stderr
+    paging, cached = done.stdout.split()
+    assert paging == "slots"
+    assert int(cached) > 100
+    assert done.peak <= int(BUDGET * 1.05)
+
+
 def test_a_cap_below_the_budget_is_seen(large: Path) -> None:
     done = capped.run([sys.executable, "-m", "edgespec", "plan", "--target", str(large), "--budget", "50%", "--json"], 400 << 20)
     assert done.returncode == 0, done.stderr

@@ -70,8 +70,8 @@ class ResponseReply:
         return [*opening, self._part("response.output_text.delta", delta=text, logprobs=[])]
 
     def end(self, chunk: Chunk, calls: Sequence[dict[str, Any]] = ()) -> list[dict[str, Any]]:
-        events = self._closed() if self._said else []
         done = self._ended(chunk, calls)
+        events = self._closed(done["output"][0]) if self._said else []
         first = len(done["output"]) - len(calls)
         for place, item in enumerate(done["output"][first:], first):
             events += self._called(place, item)
@@ -97,11 +97,11 @@ class ResponseReply:
         item = self._event("response.output_item.added", output_index=0, item=self._item("in_progress"))
         return [item, self._part("response.content_part.added", part=_text_part(""))]
 
-    def _closed(self) -> list[dict[str, Any]]:
+    def _closed(self, item: dict[str, Any]) -> list[dict[str, Any]]:
         return [
             self._part("response.output_text.done", text=self._said, logprobs=[]),
             self._part("response.content_part.done", part=_text_part(self._said)),
-            self._event("response.output_item.done", output_index=0, item=self._item("completed")),
+            self._event("response.output_item.done", output_index=0, item=item),
         ]
 
     def _called(self, place: int, item: dict[str, Any]) -> list[dict[str, Any]]:

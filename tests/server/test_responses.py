@@ -46,6 +46,7 @@ def test_a_stream_says_what_the_whole_says_in_events_of_the_api(client: openai.O
         "response.output_text.done", "response.content_part.done", "response.output_item.done", "response.incomplete",
     ]  # fmt: skip
     text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert events[-2].item.status == "incomplete"
     assert text == whole.output_text == events[-1].response.output_text == events[-4].text
     with client.responses.stream(**asked) as stream:  # the client's own accumulator
         for _ in stream:
