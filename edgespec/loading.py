@@ -11,15 +11,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psutil
-
 from edgespec.cache import cache_folder
 from edgespec.engines.llamacpp.kernel import NotRepacked, matrix_kernel
 from edgespec.engines.llamacpp.library import engine_version
 from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.errors import ModelNotFound, PagingError, UsageError
 from edgespec.layers import layer_order, measured_influence
-from edgespec.memory.budget import parse_budget, read_limits
+from edgespec.memory.budget import parse_budget, read_limits, resident_bytes
 from edgespec.memory.calibrate import calibrated
 from edgespec.memory.cpu import usable_threads
 from edgespec.memory.heap import give_back
@@ -142,7 +140,7 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
     threads = options.threads or usable_threads()
     speeds = _speeds(target, threads, progress)
     stages = _usable_stages(target, options)
-    request = _request(options, stages, budget, target, drafter if "drafter" in stages else None, speeds)
+    request = _request(options, stages, budget, target, drafter, speeds)
     plan = make_plan(request)
     if "self" in stages and plan.paging != "resident":
         raise UsageError("a target that drafts by itself must fit the memory: raise --budget, or leave the stage self out")
@@ -150,7 +148,7 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
         progress("finding the layers that matter")
         order = layer_order(measured_influence(target, plan, threads))
         give_back()
-        request = replace(request, order=order, process=_process_bytes())
+        request = replace(request, order=order, process=resident_bytes())
         plan = make_plan(request)
     notes = [*_notes(options, stages, request.drafter, plan)]
     pages = existing_pages(target) if plan.paging == "slots" and options.pages == "auto" else None
@@ -177,18 +175,15 @@ def _usable_stages(target: ModelHeader, options: Options) -> Set[Stage]:
 def _request(
     options: Options, stages: Set[Stage], budget: int, target: ModelHeader, drafter: ModelHeader | None, speeds: Speeds
 ) -> Request:
+    drafter = drafter if "drafter" in stages else None
     return Request(
-        budget, target, drafter, speeds, _process_bytes(), options.context,
+        budget, target, drafter, speeds, resident_bytes(), options.context,
         max_nodes=MOST_NODES if drafter or stages - {"drafter"} else 0,
         kv_type=options.kv_type,
         spoken=bool(stages & {"ngram", "datastore"}),
         viewed=((drafter,) if drafter and options.draft_cells else ()) + ((target,) if "self" in stages else ()),
         draft_cells=options.draft_cells,
     )  # fmt: skip
-
-
-def _process_bytes() -> int:
-    return int(psutil.Process().memory_info().rss)
 
 
 def _notes(options: Options, stages: Set[Stage], drafter: ModelHeader | None, plan: MemoryPlan) -> Iterator[str]:
@@ -231,7 +226,7 @@ def preview(target: ModelHeader, drafter: ModelHeader | None, options: Options, 
     threads = options.threads or usable_threads()
     speeds = _speeds(target, threads, progress, probe=read_model(embedded_model("target")).files[0])
     budget, stages = parse_budget(options.budget, read_limits()), _usable_stages(target, options)
-    request = _request(options, stages, budget, target, drafter if "drafter" in stages else None, speeds)
+    request = _request(options, stages, budget, target, drafter, speeds)
     plan = make_plan(request)
     return Prepared(target, request.drafter, plan, speeds, threads, options.strict, plan.notes)
 

@@ -12,14 +12,12 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, get_args
 
-import psutil
-
 from edgespec.engines.base import Tokenizer
 from edgespec.engines.llamacpp.grammar import grammar_of_schema
 from edgespec.errors import BudgetError, Busy, ContextFull, RuntimeFault, UsageError
 from edgespec.generation import Generator
 from edgespec.loading import Loaded, Options, Progress, load_models, prepare, with_pages
-from edgespec.memory.budget import format_size
+from edgespec.memory.budget import format_size, resident_bytes
 from edgespec.memory.plan import voting_layers
 from edgespec.parked import Parking
 from edgespec.speculation.drafting.datastore import Datastore
@@ -276,7 +274,7 @@ class Runtime:
     @property
     def memory_used(self) -> int:
         """Bytes this process holds right now."""
-        return int(psutil.Process().memory_info().rss)
+        return resident_bytes()
 
     def check_budget(self) -> None:
         """The promise as a check: the plan within the budget, and the process within the plan's budget."""

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from edgespec.batch import Batch
 from edgespec.cli import options as opt
-from edgespec.cli.console import interruptible, say
+from edgespec.cli.console import bar, interruptible, say
 from edgespec.cli.opening import opened
 
 __all__ = ["batch"]
@@ -44,18 +43,11 @@ def batch(
         return
     opening = opened(**opt.for_loading(locals()))
     failed = 0
-    with opening as runtime, interruptible(runtime), _bar() as bar:
-        task = bar.add_task("answering", total=len(work.tasks), completed=len(work.done))
+    with opening as runtime, interruptible(runtime), bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+        task = progress.add_task("answering", total=len(work.tasks), completed=len(work.done))
         for answer in work.run(runtime):
             failed += "error" in answer
-            bar.advance(task)
+            progress.advance(task)
     if failed:
         say(f"{failed} of {left} lines could not be answered: their lines in {out} say why")
         raise typer.Exit(5)
-
-
-def _bar() -> Progress:
-    """On a terminal only."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, disable=not console.is_terminal)

@@ -13,11 +13,12 @@ from types import FrameType
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
 from edgespec.runtime import Runtime
 from edgespec.types import Chunk
 
-__all__ = ["interruptible", "progress", "pumped", "say", "write"]
+__all__ = ["bar", "interruptible", "on_terminal", "progress", "pumped", "say", "write"]
 
 _console = Console(stderr=True, highlight=False)
 
@@ -30,11 +31,21 @@ def say(text: str) -> None:
 @contextmanager
 def progress() -> Iterator[Status]:
     """A spinner with what is being done, on a terminal only."""
-    if not _console.is_terminal:
+    if not on_terminal():
         yield Status(None)
         return
     with _console.status("starting") as spinner:
         yield Status(spinner)
+
+
+def bar(*columns: ProgressColumn) -> Progress:
+    """What is being done, a bar, and `columns`, on a terminal only."""
+    return Progress(TextColumn("{task.description}"), BarColumn(), *columns, console=_console, disable=not on_terminal())
+
+
+def on_terminal() -> bool:
+    """Whether talk reaches a person."""
+    return _console.is_terminal
 
 
 class Status:

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from edgespec.cli import options as opt
-from edgespec.cli.console import progress, say, write
+from edgespec.cli.console import bar, on_terminal, progress, say, write
 from edgespec.errors import UsageError
 from edgespec.hub.found import Pulled, find
 from edgespec.hub.names import catalog, is_name
@@ -57,11 +56,11 @@ def pull(
         offer = look(hub, name, Options(budget=budget, context=context), status)
     for line in (_offered(name, offer), *offer.notes):
         say(line)
-    if offer.missing_bytes and not yes and Console(stderr=True).is_terminal:
+    if offer.missing_bytes and not yes and on_terminal():
         typer.confirm("Download?", abort=True, err=True)
-    with _download_bar() as bar:
-        tasks = {file.name: bar.add_task(Path(file.name).name, total=file.size) for file in (*offer.target, *offer.drafter)}
-        pulled = fetch(hub, offer, lambda file, done: bar.update(tasks[file.name], completed=done))
+    with bar(DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()) as shown:
+        tasks = {file.name: shown.add_task(Path(file.name).name, total=file.size) for file in (*offer.target, *offer.drafter)}
+        pulled = fetch(hub, offer, lambda file, done: shown.update(tasks[file.name], completed=done))
     _say_paths(pulled)
 
 
@@ -78,13 +77,6 @@ def _offered(name: str, offer: Offer) -> str:
 def _say_paths(pulled: Pulled) -> None:
     for path in filter(None, (pulled.target, pulled.drafter)):
         write(f"{path}\n")
-
-
-def _download_bar() -> Progress:
-    """On a terminal only."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
 def located(target: str | None, drafter: str | None) -> tuple[str | None, str | None]:

@@ -36,12 +36,16 @@ class Settings:
 
     @property
     def values(self) -> dict[str, Any]:
-        return {name: getattr(self.sampling, name) for name in _SAMPLING} | {name: getattr(self, name) for name in _SWITCHES}
+        return self._sampled | {name: getattr(self, name) for name in _SWITCHES}
 
     @property
     def options(self) -> dict[str, Any]:
         """For the runtime."""
-        return {name: getattr(self.sampling, name) for name in _SAMPLING} | {"speculate": self.speculation}
+        return self._sampled | {"speculate": self.speculation}
+
+    @property
+    def _sampled(self) -> dict[str, Any]:
+        return {name: getattr(self.sampling, name) for name in _SAMPLING}
 
     def changed(self, name: str, value: str) -> Settings:
         """Raises UsageError for an unknown name, or a value out of range."""

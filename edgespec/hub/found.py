@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from edgespec.errors import ModelNotFound
 from edgespec.hub.names import Source, chosen_files, entry_named, source_named
 
-__all__ = ["Pulled", "find", "sources_of"]
+__all__ = ["Pulled", "find", "snapshots", "sources_of"]
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,15 @@ def find(folder: Path, name: str) -> Pulled:
     return Pulled(found, _cached(folder, drafter) if drafter else None)
 
 
+def snapshots(folder: Path, repos: str = "models--*") -> Iterator[tuple[Path, list[str]]]:
+    """States of the repositories in the cache, the newest first, with the GGUF files each has."""
+    for snapshot in sorted(folder.glob(f"{repos}/snapshots/*"), key=lambda path: path.stat().st_mtime, reverse=True):
+        yield snapshot, [str(path.relative_to(snapshot)) for path in snapshot.rglob("*.gguf") if path.exists()]
+
+
 def _cached(folder: Path, source: Source) -> Path | None:
     """The first file of the newest snapshot that has all shards."""
-    repo = folder / f"models--{source.repo.replace('/', '--')}"
-    for snapshot in sorted((repo / "snapshots").glob("*"), key=lambda path: path.stat().st_mtime, reverse=True):
-        names = [str(path.relative_to(snapshot)) for path in snapshot.rglob("*.gguf") if path.exists()]
+    for snapshot, names in snapshots(folder, f"models--{source.repo.replace('/', '--')}"):
         try:
             return snapshot / chosen_files(names, source)[0]
         except ModelNotFound:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -47,7 +48,8 @@ class Entry:
     checked: date
 
 
-def catalog() -> dict[str, Entry]:
+@functools.cache
+def catalog() -> Mapping[str, Entry]:
     """What `models/catalog.json` lists, by name."""
     listed = json.loads(shipped("catalog.json").read_text())["models"]
     return {name: _entry(name, item) for name, item in listed.items()}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgespec.errors import ModelNotFound
-from edgespec.hub.found import sources_of
+from edgespec.hub.found import snapshots, sources_of
 from edgespec.hub.names import Source, catalog, chosen_files, grouped
 
 __all__ = ["Stored", "remove", "stored"]
@@ -27,9 +27,8 @@ class Stored:
 def stored(folder: Path) -> list[Stored]:
     """Every GGUF model in the hub's cache, newest snapshots first."""
     found: dict[tuple[str, str], Stored] = {}
-    for snapshot in sorted(folder.glob("models--*/snapshots/*"), key=lambda path: -path.stat().st_mtime):
+    for snapshot, names in snapshots(folder):
         repo = _repo_of(snapshot, folder)
-        names = [str(path.relative_to(snapshot)) for path in snapshot.rglob("*.gguf") if path.exists()]
         for shards in grouped(names):
             paths = tuple(snapshot / shard for shard in shards)
             found.setdefault((repo, shards[0]), Stored(_name_of(repo, names, shards[0]), paths))

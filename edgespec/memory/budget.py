@@ -13,7 +13,17 @@ import psutil
 
 from edgespec.errors import UsageError
 
-__all__ = ["Limits", "cgroup_peak", "format_size", "parse_budget", "parse_share", "parse_size", "peak_memory", "read_limits"]
+__all__ = [
+    "Limits",
+    "cgroup_peak",
+    "format_size",
+    "parse_budget",
+    "parse_share",
+    "parse_size",
+    "peak_memory",
+    "read_limits",
+    "resident_bytes",
+]
 
 _UNITS = {
     "": 1, "b": 1,
@@ -81,6 +91,11 @@ def format_size(size: float) -> str:
     return f"{size:.0f} B"
 
 
+def resident_bytes() -> int:
+    """What this process holds of memory right now."""
+    return int(psutil.Process().memory_info().rss)
+
+
 def read_limits(root: Path = Path("/"), *, own: int | None = None) -> Limits:
     """The machine's memory and the tightest cgroup limit on this process, up the whole hierarchy."""
     if (root / "proc/meminfo").exists():
@@ -90,7 +105,7 @@ def read_limits(root: Path = Path("/"), *, own: int | None = None) -> Limits:
         total, available = memory.total, memory.available
     caps = [(cap, used) for group in _groups(root) if (cap := group.limit()) is not None for used in [group.used()]]
     cap, used = min(caps, key=lambda pair: pair[0] - pair[1], default=(None, 0))
-    return Limits(total, available, cap, used, psutil.Process().memory_info().rss if own is None else own)
+    return Limits(total, available, cap, used, resident_bytes() if own is None else own)
 
 
 def cgroup_peak(root: Path = Path("/")) -> int | None:

@@ -10,60 +10,44 @@ from edgespec.server.schema import CHAT, COMPLETION, RESPONSE, Schema
 
 __all__ = ["document"]
 
-_ERROR: Schema = {
-    "type": "object",
-    "properties": {
-        "error": {
-            "type": "object",
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": "null"},
-                "code": {"type": "string"},
-            },
-            "required": ["message", "type", "param", "code"],
-        }
-    },
-    "required": ["error"],
-}
-_USAGE: Schema = {
-    "type": "object",
-    "properties": {name: {"type": "integer"} for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
-    | {"prompt_tokens_details": {"type": "object", "properties": {"cached_tokens": {"type": "integer"}}}},
-    "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
-}
-_ANSWER: Schema = {
-    "type": "object",
-    "properties": {
-        "id": {"type": "string"},
-        "object": {"type": "string"},
-        "created": {"type": "integer"},
-        "model": {"type": "string"},
-        "choices": {"type": "array", "items": {"type": "object"}, "minItems": 1, "maxItems": 1},
-        "usage": _USAGE,
-        "edgespec": {
-            "type": "object",
-            "description": "Statistics of the generation: drafted, accepted, bytes_paged, seconds, and the text in spans, "
-            "each with whether it was drafted.",
-        },
-    },
-    "required": ["id", "object", "created", "model", "choices", "usage", "edgespec"],
-}
+_TEXT: Schema = {"type": "string"}
+_COUNT: Schema = {"type": "integer"}
 
 
-_RESPONSE_ANSWER: Schema = {
+def _with(properties: Schema, **others: Schema) -> Schema:
+    """An object that has all of these, and may have `others`."""
+    return {"type": "object", "properties": properties | others, "required": list(properties)}
+
+
+_ERROR = _with({"error": _with({"message": _TEXT, "type": _TEXT, "param": {"type": "null"}, "code": _TEXT})})
+_USAGE = _with(
+    {"prompt_tokens": _COUNT, "completion_tokens": _COUNT, "total_tokens": _COUNT},
+    prompt_tokens_details={"type": "object", "properties": {"cached_tokens": _COUNT}},
+)
+_EXTENSION: Schema = {
     "type": "object",
-    "properties": {
-        "id": {"type": "string"},
-        "object": {"const": "response"},
-        "created_at": {"type": "integer"},
-        "status": {"enum": ["completed", "incomplete"]},
-        "output": {"type": "array", "items": {"type": "object"}, "minItems": 1},
-        "usage": {"type": "object"},
-        "edgespec": _ANSWER["properties"]["edgespec"],
-    },
-    "required": ["id", "object", "created_at", "model", "status", "output", "usage", "edgespec"],
+    "description": "Statistics of the generation: drafted, accepted, bytes_paged, seconds, and the text in spans, "
+    "each with whether it was drafted.",
 }
+_ANSWER = _with({
+    "id": _TEXT,
+    "object": _TEXT,
+    "created": _COUNT,
+    "model": _TEXT,
+    "choices": {"type": "array", "items": {"type": "object"}, "minItems": 1, "maxItems": 1},
+    "usage": _USAGE,
+    "edgespec": _EXTENSION,
+})  # fmt: skip
+_RESPONSE_ANSWER = _with({
+    "id": _TEXT,
+    "object": {"const": "response"},
+    "created_at": _COUNT,
+    "model": _TEXT,
+    "status": {"enum": ["completed", "incomplete"]},
+    "output": {"type": "array", "items": {"type": "object"}, "minItems": 1},
+    "usage": {"type": "object"},
+    "edgespec": _EXTENSION,
+})  # fmt: skip
 
 
 def _json(schema: Schema, description: str) -> dict[str, Any]:
@@ -78,7 +62,7 @@ def _refusals(*statuses: int) -> dict[str, Any]:
 
 def _post(summary: str, schema: Schema, answer: Schema = _ANSWER) -> dict[str, Any]:
     done = _json(answer, "the answer")
-    event = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
+    event = _with({"data": _TEXT})
     done["content"]["text/event-stream"] = {"schema": event}
     return {
         "post": {
@@ -99,7 +83,6 @@ def _get(summary: str, media: str = "application/json", schema: Schema | None = 
 @functools.cache
 def document() -> dict[str, Any]:
     """OpenAPI 3.1"""
-    text: Schema = {"type": "string"}
     return {
         "openapi": "3.1.0",
         "info": {"title": "edgespec", "version": edgespec.__version__},
@@ -111,6 +94,6 @@ def document() -> dict[str, Any]:
             "/v1/models": _get("The model that answers"),
             "/v1/edgespec": _get("Memory, queue and the statistics of the last generation"),
             "/health": _get("Whether the server is up"),
-            "/metrics": _get("Counters for Prometheus", "text/plain", text),
+            "/metrics": _get("Counters for Prometheus", "text/plain", _TEXT),
         },
     }

@@ -14,13 +14,18 @@ from edgespec.server.jobs import Job
 from edgespec.server.tools import tool_calls_in
 from edgespec.types import Chunk, Statistics, TokenLogprob
 
-__all__ = ["Reply", "spans_of", "statistics"]
+__all__ = ["Reply", "extension", "spans_of", "statistics"]
 
 _FINISH = {"stop": "stop", "length": "length", "cancelled": "stop"}
 
 
+def extension(chunks: Sequence[Chunk]) -> dict[str, Any]:
+    """The field `edgespec` of a whole answer."""
+    return statistics(chunks[-1].statistics) | {"spans": spans_of(chunks)}
+
+
 def statistics(stats: Statistics) -> dict[str, Any]:
-    """The extension field `edgespec` of an answer: the fields of `Statistics`, and what follows from them."""
+    """The fields of `Statistics`, and what follows from them."""
     derived = ("draft_acceptance", "tokens_per_pass", "tokens_per_second")
     return dataclasses.asdict(stats) | {name: getattr(stats, name) for name in derived}
 
@@ -44,14 +49,13 @@ class Reply:
         text, last = "".join(chunk.text for chunk in chunks), chunks[-1]
         choice: dict[str, Any] = {"index": 0, "logprobs": self._logprobs(chunks)}
         if self._chat:
-            said, calls = tool_calls_in(text, set(self._job.tools)) if self._job.tools else (text, [])
+            said, calls = tool_calls_in(text, self._job.tools)
             message: dict[str, Any] = {"role": "assistant", "content": said if said or not calls else None}
             choice |= {"message": message | ({"tool_calls": calls} if calls else {})}
             choice["finish_reason"] = "tool_calls" if calls else _finish(last)
         else:
             choice |= {"text": text, "finish_reason": _finish(last)}
-        extra = statistics(last.statistics) | {"spans": spans_of(chunks)}
-        return self._head | {"choices": [choice], "usage": _usage(last.statistics), "edgespec": extra}
+        return self._head | {"choices": [choice], "usage": _usage(last.statistics), "edgespec": extension(chunks)}
 
     def begin(self) -> list[dict[str, Any]]:
         """Events before anything is said."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from edgespec.runtime import Runtime
 from edgespec.server.jobs import Job, chat_job
-from edgespec.server.replies import spans_of, statistics
+from edgespec.server.replies import extension, spans_of, statistics
 from edgespec.server.tools import tool_calls_in
 from edgespec.types import Chunk, Statistics
 
@@ -49,12 +49,8 @@ class ResponseReply:
         self._head = job.echo | {"id": _name("resp"), "object": "response", "created_at": int(time.time()), "model": model}
 
     def whole(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
-        self._said, last = "".join(chunk.text for chunk in chunks), chunks[-1]
-        calls: list[dict[str, Any]] = []
-        if self._job.tools:
-            self._said, calls = tool_calls_in(self._said, set(self._job.tools))
-        extra = statistics(last.statistics) | {"spans": spans_of(chunks)}
-        return self._ended(last, calls) | {"edgespec": extra}
+        self._said, calls = tool_calls_in("".join(chunk.text for chunk in chunks), self._job.tools)
+        return self._ended(chunks[-1], calls) | {"edgespec": extension(chunks)}
 
     def begin(self) -> list[dict[str, Any]]:
         begun = self._head | {"status": "in_progress", "output": []}

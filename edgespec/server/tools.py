@@ -28,7 +28,7 @@ class _Manner:
     arguments: str = "arguments"
 
 
-def tool_calls_in(text: str, names: set[str]) -> tuple[str, list[dict[str, Any]]]:
+def tool_calls_in(text: str, names: Collection[str]) -> tuple[str, list[dict[str, Any]]]:
     """What is said beside the calls of functions `names`, and the calls; all of the text where there is none."""
     tagged = [(match, _calls(match[1], names)) for match in _TAGGED.finditer(text)]
     if tagged and all(calls for _, calls in tagged):
@@ -42,7 +42,7 @@ class HeldText:
     """An answer as it comes: what may be a call of one of `names` is held back until the end, the rest goes out at once."""
 
     def __init__(self, names: Collection[str]) -> None:
-        self._names, self._held, self._spoken = set(names), "", False
+        self._names, self._held, self._spoken = names, "", False
 
     def feed(self, text: str) -> str:
         """What of the answer so far can go out now."""
@@ -54,7 +54,7 @@ class HeldText:
 
     def rest(self) -> tuple[str, list[dict[str, Any]]]:
         """What was held back at the end, as `tool_calls_in` has it."""
-        return tool_calls_in(self._held, self._names) if self._held else ("", [])
+        return tool_calls_in(self._held, self._names)
 
     def _safe(self) -> int:
         begun = self._held.lstrip()
@@ -110,7 +110,7 @@ def _manner(template: str) -> _Manner:
     return _Manner(arguments="parameters" if '"parameters"' in template else "arguments")
 
 
-def _calls(text: str, names: set[str]) -> list[dict[str, Any]]:
+def _calls(text: str, names: Collection[str]) -> list[dict[str, Any]]:
     """None at all where one of them is none."""
     try:
         found = json.loads(text)
@@ -120,7 +120,7 @@ def _calls(text: str, names: set[str]) -> list[dict[str, Any]]:
     return [call for call in calls if call] if all(calls) else []
 
 
-def _call(found: Any, names: set[str]) -> dict[str, Any] | None:
+def _call(found: Any, names: Collection[str]) -> dict[str, Any] | None:
     if not isinstance(found, dict) or found.get("name") not in names:
         return None
     arguments = found.get("arguments", found.get("parameters", {}))

@@ -2,16 +2,15 @@
 
 import errno
 import os
-import re
 import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ggufs import copied, written
 from local_hub import COMMIT, LocalHub, local_hub
 
 from edgespec.errors import BudgetError, HubDamaged, HubDenied, HubError, HubUnreachable, ModelInvalid, ModelNotFound
@@ -124,19 +123,12 @@ def split(path: Path, folder: Path) -> list[Path]:
     for number, tensors in enumerate((reader.tensors[:half], reader.tensors[half:])):
         out = folder / f"pair-q8_0-{number + 1:05d}-of-00002.gguf"
         writer = gguf.GGUFWriter(out, "llama")
-        for name, field in reader.fields.items():
-            if number == 0 and not name.startswith("GGUF.") and name != "general.architecture":
-                sub = field.types[1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
-                writer.add_key_value(name, field.contents(), field.types[0], sub_type=sub)
+        if number == 0:
+            copied(reader, writer)
         writer.add_uint16("split.no", number)
         writer.add_uint16("split.count", 2)
         writer.add_int32("split.tensors.count", len(reader.tensors))
-        for tensor in tensors:
-            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
+        written(writer, tensors)
         made.append(out)
     return made
 
@@ -308,64 +300,3 @@ def test_a_repository_without_such_a_model_says_what_it_has(client: Hub, server:
     server.add("user/page", "page-q4_k_m.gguf", b"<!DOCTYPE html>" + b"x" * (5 << 20))
     with pytest.raises(ModelInvalid):
         look(client, "user/page", OPTIONS)
-
-
-def test_the_command_pulls_and_run_finds_both_halves(
-    server: LocalHub, tmp_path: Path, target_path: Path, drafter_path: Path
-) -> None:
-    server.add(catalog()["smollm2:1.7b"].source.repo, "smollm2-1.7b-instruct-q4_k_m.gguf", target_path.read_bytes())
-    server.add(catalog()["smollm2:135m"].source.repo, "SmolLM2-135M-Instruct-Q8_0.gguf", drafter_path.read_bytes())
-    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_ENDPOINT": server.url}
-
-    def edgespec(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "edgespec", *words]
-        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, stdin=subprocess.DEVNULL)
-
-    missing = edgespec("run", "smollm2:1.7b", "Hello!")
-    assert missing.returncode == 3
-    assert "edgespec pull smollm2:1.7b" in missing.stderr
-    pulled = edgespec("pull", "smollm2:1.7b", "--budget", "1GiB", "--context", "512")
-    assert pulled.returncode == 0, pulled.stderr
-    told = re.search(r"about ([\d.]+) tokens/s before any guessing, ([\d.]+) with a drafter", " ".join(pulled.stderr.split()))
-    assert told, pulled.stderr
-    assert float(told[1]) <= float(told[2])
-    assert len(pulled.stdout.splitlines()) == 2
-    refused = edgespec("pull", "smollm2:1.7b", "--budget", "20MiB")
-    assert refused.returncode == 4
-    done = edgespec("run", "smollm2:1.7b", "What is the capital of France?", "--budget", "1GiB", "--context", "512", "--json")
-    assert '"stages": ["ngram", "drafter"]' in done.stdout
-    assert "Paris" in done.stdout
-    assert "smollm2:1.7b" in edgespec("list").stdout
-    assert "not here" in edgespec("list", "--all").stdout
-    assert "llama" in edgespec("show", "smollm2:1.7b").stdout
-    assert "freed" in edgespec("rm", "smollm2:1.7b").stderr
-    assert edgespec("run", "smollm2:1.7b", "Hello!").returncode == 3
-
-
-def test_ps_tells_of_what_runs(tmp_path: Path) -> None:
-    environment = {**os.environ, "EDGESPEC_CACHE": str(tmp_path)}
-    command = [sys.executable, "-m", "edgespec", "chat", "--budget", "1GiB"]
-    chat = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
-    assert chat.stdin is not None
-    assert chat.stdout is not None
-    chat.stdin.write(b"Hello!\n")
-    chat.stdin.flush()
-    chat.stdout.readline()
-    ps = [sys.executable, "-m", "edgespec", "ps"]
-    assert str(chat.pid) in subprocess.run(ps, capture_output=True, text=True, env=environment, check=True).stdout
-    chat.kill()
-    chat.wait()
-    chat.stdin.close()
-    chat.stdout.close()
-    time.sleep(0.1)
-    assert "nothing runs" in subprocess.run(ps, capture_output=True, text=True, env=environment, check=True).stderr
-
-
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "filelock.py").write_text("raise ModuleNotFoundError(name='huggingface_hub')")
-    (tmp_path / "huggingface_hub.py").write_text("raise ModuleNotFoundError(name='huggingface_hub')")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-m", "edgespec", "pull", "qwen2.5:7b"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
-    assert done.returncode == 2
-    assert "pip install 'edgespec[hub]'" in done.stderr

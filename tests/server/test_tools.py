@@ -10,6 +10,7 @@ import jsonschema
 import openai
 import pytest
 from conftest_server import served
+from ggufs import copied, written
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,17 +112,9 @@ TOOLS = [
 def with_template(path: Path, template: str, out: Path) -> Path:
     """The same model with another chat template."""
     reader, writer = gguf.GGUFReader(path), gguf.GGUFWriter(out, "llama")
-    for name, field in reader.fields.items():
-        if not name.startswith("GGUF.") and name not in ("general.architecture", "tokenizer.chat_template"):
-            sub = field.types[1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
-            writer.add_key_value(name, field.contents(), field.types[0], sub_type=sub)
+    copied(reader, writer, but=["tokenizer.chat_template"])
     writer.add_chat_template(template)
-    for tensor in reader.tensors:
-        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    written(writer, reader.tensors)
     return out
 
 
