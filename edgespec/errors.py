@@ -14,6 +14,7 @@
     │   ├── ContextFull                        the prompt does not fit the context
     │   └── Busy                               another generation is running on this runtime
     ├── EngineMissing                       6  llama-cpp-python is absent or cannot be loaded
+    │   └── EngineBroken                       it is there, and crashes, hangs or computes wrongly on this machine
     ├── HubError                            7  a model could not be fetched; what arrived of it is kept
     │   ├── HubUnreachable                     no connection, or the hub asks to come again later
     │   ├── HubDenied                          a token is missing, wrong, or the licence was not accepted
@@ -31,6 +32,7 @@ __all__ = [
     "Cancelled",
     "ContextFull",
     "EdgespecError",
+    "EngineBroken",
     "EngineError",
     "EngineMissing",
     "HubDamaged",
@@ -110,6 +112,10 @@ class Busy(RuntimeFault):
 
 class EngineMissing(EdgespecError):
     exit_code = 6
+
+
+class EngineBroken(EngineMissing):
+    pass
 
 
 class HubError(EdgespecError):

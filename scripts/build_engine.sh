@@ -1,8 +1,15 @@
 #!/usr/bin/env bash
-# Compile llama-cpp-python's source archive into a wheel: scripts/build_engine.sh FOLDER
+# Compile llama-cpp-python's source archive into a wheel: scripts/build_engine.sh FOLDER [native|avx2|baseline]
+# native: for this CPU alone; avx2: for every x86-64 CPU with AVX2, FMA and F16C; baseline: for every CPU of this architecture.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$1
+case ${2:-native} in
+    native) flags="-DGGML_NATIVE=ON" ;;
+    avx2) flags="-DGGML_NATIVE=OFF" ;;  # the engine's own default for a build that is not native
+    baseline) flags="-DGGML_NATIVE=OFF -DGGML_SSE42=OFF -DGGML_AVX=OFF -DGGML_AVX2=OFF -DGGML_FMA=OFF -DGGML_F16C=OFF -DGGML_BMI2=OFF" ;;
+    *) echo "$2 is no level: native, avx2 or baseline" >&2; exit 2 ;;
+esac
 command -v c++ >/dev/null || { echo "a C++ compiler is missing: install one, for example with apt-get install g++" >&2; exit 1; }
 mkdir -p "$out"
 log=$out/build.log
@@ -12,7 +19,7 @@ export PATH
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}
 # engine.cmake lets only those of llamafile's kernels in that compute a row of a wide pass exactly as a pass of its own would,
 # so matrix products give a tree what they give plain decoding, to the last bit.
-export CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_LLAMAFILE=ON -DCMAKE_PROJECT_llama.cpp_INCLUDE=$PWD/scripts/engine.cmake"
+export CMAKE_ARGS="$flags -DLLAVA_BUILD=OFF -DGGML_LLAMAFILE=ON -DCMAKE_PROJECT_llama.cpp_INCLUDE=$PWD/scripts/engine.cmake"
 # pip would reuse a wheel it built with other flags: no cache of its own.
 partial=$(mktemp -d "$out/partial.XXXXXX")
 trap 'rm -rf "$partial"' EXIT

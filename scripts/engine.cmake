@@ -1,4 +1,5 @@
 # Included by CMake inside llama.cpp's own project, before its targets exist.
+include(${CMAKE_CURRENT_LIST_DIR}/no_amx.cmake)
 
 # Its helper library is not used by edgespec.
 set(LLAMA_BUILD_COMMON OFF)

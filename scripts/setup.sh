@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Set up edgespec in .venv: pinned packages, and the engine compiled once for this machine.
+# Set up edgespec in .venv: pinned packages, and the engine compiled once for this machine and tested on it.
 # usage: scripts/setup.sh [run|dev]
+# EDGESPEC_ENGINE=native|avx2|baseline chooses how the engine is built; without it the first of these that passes its self-test is used.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kind=${1:-run}
@@ -18,16 +19,22 @@ find_python() {
     exit 1
 }
 
+case $(uname -m) in
+    x86_64 | amd64) levels=${EDGESPEC_ENGINE:-native avx2 baseline} ;;
+    *) levels=${EDGESPEC_ENGINE:-native baseline} ;;
+esac
+
 # A wheel built here may crash elsewhere: it is keyed by source, build flags and what this CPU can do.
 wheel_key() {
-    { cat requirements/engine.txt scripts/engine.cmake scripts/engine_sgemm.cpp scripts/build_engine.sh
+    { cat requirements/engine.txt scripts/*.cmake scripts/engine_*.cpp scripts/build_engine.sh
+      echo "$1"
       uname -sm
       grep -m1 -E '^(flags|Features)' /proc/cpuinfo 2>/dev/null || sysctl -n machdep.cpu 2>/dev/null || true
     } | cksum | tr -d ' '
 }
 
 [ -x .venv/bin/python ] || "$(find_python)" -m venv .venv
-stamp=.venv/.edgespec-$kind-$(cat requirements/*.txt pyproject.toml edgespec/engines/llamacpp/_filter.c | cksum | tr -d ' ')-$(wheel_key)
+stamp=.venv/.edgespec-$kind-$(cat requirements/*.txt pyproject.toml edgespec/engines/llamacpp/_*.[ch] | cksum | tr -d ' ')-$(wheel_key "$levels")
 [ -e "$stamp" ] && exit 0
 
 pip=(.venv/bin/python -m pip --disable-pip-version-check)
@@ -35,12 +42,21 @@ echo "installing pinned packages into .venv" >&2
 "${pip[@]}" install -q --require-hashes -r requirements/build.txt
 "${pip[@]}" install -q --require-hashes -r "requirements/$kind.txt"
 
-wheels=$cache/wheels/$(wheel_key)
-if ! ls "$wheels/$engine"*.whl >/dev/null 2>&1; then
-    scripts/build_engine.sh "$wheels"
-fi
-"${pip[@]}" install -q --no-deps --force-reinstall "$wheels/$engine"*.whl
 "${pip[@]}" install -q --no-deps --no-build-isolation -e .
+
+# Where a build fails its self-test the next is tried, which is for more CPUs and slower.
+install_engine() {
+    for level in $levels; do
+        wheels=$cache/wheels/$(wheel_key "$level")
+        ls "$wheels/$engine"*.whl >/dev/null 2>&1 || scripts/build_engine.sh "$wheels" "$level"
+        "${pip[@]}" install -q --no-deps --force-reinstall "$wheels/$engine"*.whl
+        .venv/bin/edgespec doctor --engine >&2 && return
+        echo "the engine built for $level does not work on this machine" >&2
+    done
+    echo "no build of the engine works on this machine: report it with the log in $cache/wheels" >&2
+    exit 6
+}
+install_engine
 
 # The page is tested in a real browser; its tests are skipped, saying so, where there is none.
 if [ "$kind" = dev ] && ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then

@@ -23,6 +23,7 @@ from edgespec.cli.pages import pages
 from edgespec.cli.plan import plan
 from edgespec.cli.run import run
 from edgespec.cli.serve import serve
+from edgespec.engines.llamacpp import crash
 from edgespec.errors import Cancelled, EdgespecError, UsageError
 
 __all__ = ["main"]
@@ -59,6 +60,7 @@ def _root(
 
 def main() -> None:
     """Entry point: 0 done, 2 usage, 3 model, 4 budget, 5 fault while running, 6 engine absent, 7 hub, 130 interrupted."""
+    crash.watch()
     code = _main()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer is given: one more Ctrl-C cannot change it
     sys.exit(code)

@@ -8,19 +8,22 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from edgespec.cache import cache_folder
 from edgespec.cli import options as opt
 from edgespec.cli.console import write
-from edgespec.engines.llamacpp.library import engine_version, filter_library
-from edgespec.errors import EdgespecError, EngineMissing
-from edgespec.loading import embedded_model
+from edgespec.engines.llamacpp.library import engine_version
+from edgespec.engines.llamacpp.native import native_library
+from edgespec.engines.llamacpp.proof import prove
+from edgespec.errors import EdgespecError, EngineMissing, RuntimeFault
 from edgespec.memory.budget import format_size, read_limits
 from edgespec.memory.calibrate import measure_bandwidth
 from edgespec.memory.cpu import usable_threads
 from edgespec.modelfile.header import read_model
+from edgespec.shipped import embedded_model
 from edgespec.types import FileIdentity
 
 __all__ = ["doctor"]
@@ -36,17 +39,19 @@ class Finding:
     remedy: str = ""
 
 
-def doctor(as_object: opt.Json = False) -> None:
-    """Check the engine, the callbacks, the CPU, the limits, the disk and the embedded pair."""
-    findings = [_try(name, check, remedy) for name, check, remedy in _CHECKS]
+def doctor(
+    engine: Annotated[bool, typer.Option("--engine", help="Test the engine alone.")] = False, as_object: opt.Json = False
+) -> None:
+    """Test the engine anew; check the callbacks, the CPU, the limits, the disk and the embedded pair."""
+    findings = [_try(name, check, remedy) for name, check, remedy in _CHECKS if name in _ENGINE or not engine]
     if as_object:
         write(json.dumps([asdict(finding) for finding in findings]) + "\n")
     else:
         for finding in findings:
             mark = "ok  " if finding.good else "FAIL"
             write(f"{mark} {finding.name:<12} {finding.found}" + ("" if finding.good else f"; {finding.remedy}") + "\n")
-    if not findings[0].good:
-        raise typer.Exit(EngineMissing.exit_code)
+    if broken := [finding for finding in findings if not finding.good]:
+        raise typer.Exit(EngineMissing.exit_code if broken[0].name in _ENGINE else RuntimeFault.exit_code)
 
 
 def _try(name: str, check: Callable[[], str], remedy: str) -> Finding:
@@ -56,10 +61,14 @@ def _try(name: str, check: Callable[[], str], remedy: str) -> Finding:
         return Finding(name, False, str(error), remedy)
 
 
+def _self_test() -> str:
+    return f"golden passes right; logits differ by {prove().rounding:.2f} at most between passes of different widths"
+
+
 def _callbacks() -> str:
     if platform.system() != "Linux":
         return "not needed: slots are for Linux, elsewhere targets are paged by mmap"
-    if filter_library() is None:
+    if native_library() is None:
         raise OSError("the C callbacks are not built, targets are paged by plain mmap")
     return "C callbacks built"
 
@@ -96,7 +105,9 @@ def _pair() -> str:
     return f"{target.name} ({format_size(target.weight_bytes)}) and {drafter.name} ({format_size(drafter.weight_bytes)})"
 
 
+_ENGINE = ("self-test", "engine")
 _CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (
+    ("self-test", _self_test, "nothing runs before this is mended"),
     ("engine", engine_version, "run scripts/setup.sh"),
     ("callbacks", _callbacks, "install a C compiler and reinstall edgespec"),
     ("cpu", _cpu, "report this machine"),

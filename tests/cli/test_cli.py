@@ -130,7 +130,7 @@ def test_plan_adds_up(inflated_path: Path) -> None:
 
 def test_doctor_and_version(cache: Path) -> None:
     findings = json.loads(edgespec("doctor", "--json").stdout)
-    assert {finding["name"] for finding in findings} == {"engine", "callbacks", "cpu", "memory", "disk", "pair"}
+    assert {finding["name"] for finding in findings} == {"self-test", "engine", "callbacks", "cpu", "memory", "disk", "pair"}
     assert all(finding["good"] for finding in findings), findings
     assert edgespec("doctor").returncode == 0
     assert edgespec("--version").stdout.startswith("edgespec 0.")

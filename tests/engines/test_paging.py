@@ -118,7 +118,7 @@ def test_a_shifted_expectation_leads_to_the_fallback_or_refusal(header: ModelHea
 
 
 def test_a_missing_compiler_leads_to_the_fallback(header: ModelHeader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgespec.engines.llamacpp.model.filter_library", lambda: None)
+    monkeypatch.setattr("edgespec.engines.llamacpp.model.native_library", lambda: None)
     model = LlamaModel(header, plan_for(header, "slots"), threads=2)
     assert model.paging == "mmap"
     assert "not built" in model.notes[0]

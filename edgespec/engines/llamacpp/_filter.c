@@ -4,20 +4,12 @@
  * No header of ggml is needed: a tensor is only ever handed to `name` and `describe`, ggml's own ggml_get_name and
  * ggml_op_desc, and to Python.
  */
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030b0000
-#include <Python.h>
-
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#ifdef _WIN32
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT __attribute__((visibility("default")))
-#endif
+#include "_native.h"
 
 typedef struct {
     const char *(*name)(const void *tensor);
@@ -68,7 +60,3 @@ EXPORT bool edgespec_eval(void *tensor, bool ask, void *user_data) {
 
 /* ggml_abort_callback */
 EXPORT bool edgespec_abort(void *user_data) { return ((edgespec_filter *)user_data)->stop != 0; }
-
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_filter", "C callbacks; used through ctypes.", -1, NULL};
-
-PyMODINIT_FUNC PyInit__filter(void) { return PyModule_Create(&module); }

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from edgespec.engines.base import Idle
-from edgespec.engines.llamacpp.library import filter_library, ggml, llama
+from edgespec.engines.llamacpp.library import ggml, llama
+from edgespec.engines.llamacpp.native import native_library
 from edgespec.memory.layout import PARTS
 
 __all__ = ["Callbacks"]
@@ -59,7 +60,7 @@ class Callbacks:
             ggml().get_name_address, ggml().op_desc_address, operation.encode() if operation else None, self._boundary,
             self._parts, self._flags, len(parts), layers, 0, 0.0,
         )  # fmt: skip
-        self._library = filter_library()
+        self._library = native_library()
         self._eval = bool(chosen)
         self.idle: Idle | None = None  # what the running pass may do while it waits
         self.began = 0.0  # when the running pass began

@@ -1,17 +1,18 @@
-"""The engine's shared libraries: imported here once, with a typed error when absent and its log sent to `logging`."""
+"""The engine's shared libraries: proven, then imported here once, with a typed error when absent, its log sent to `logging`."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.util
 import logging
-from pathlib import Path
+import os
 from typing import Any
 
+from edgespec.engines.llamacpp import crash
+from edgespec.engines.llamacpp.proof import library_folder, proven
 from edgespec.errors import EngineMissing
 
-__all__ = ["Ggml", "InitParams", "engine_version", "filter_library", "ggml", "llama"]
+__all__ = ["Ggml", "InitParams", "engine_version", "ggml", "llama"]
 
 _log = logging.getLogger("edgespec.engine")
 _LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}  # the engine's "info" is our debug
@@ -19,12 +20,16 @@ _LEVELS = {2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}  # the engine
 
 @functools.cache
 def llama() -> Any:
-    """The low-level bindings of llama-cpp-python, backend started. Raises EngineMissing."""
+    """The low-level bindings of llama-cpp-python, backend started. Raises EngineMissing, EngineBroken."""
+    proven()
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # a failed assertion would start a debugger and print its frames
     try:
         from llama_cpp import llama_cpp as module
     except Exception as error:
         raise EngineMissing(f"llama-cpp-python cannot be loaded ({error}): run scripts/setup.sh, or `edgespec doctor`") from error
     module.llama_log_set(_forward_log, ctypes.c_void_p())
+    if callback := crash.abort_callback():
+        _library("ggml-base").ggml_set_abort_callback(callback)
     module.llama_backend_init()
     return module
 
@@ -78,9 +83,9 @@ _CPU: tuple[tuple[str, Any, list[Any]], ...] = (
 class Ggml:
     """The few functions of libggml that the bindings leave out, with their types: `base` and `cpu` are the libraries."""
 
-    def __init__(self, folder: Path) -> None:
-        self.base = ctypes.CDLL(str(_library(folder, "ggml-base")))
-        self.cpu = ctypes.CDLL(str(_library(folder, "ggml-cpu")))
+    def __init__(self) -> None:
+        self.base = _library("ggml-base")
+        self.cpu = _library("ggml-cpu")
         for library, functions in ((self.base, _BASE), (self.cpu, _CPU)):
             for name, result, arguments in functions:
                 function = getattr(library, name)
@@ -90,24 +95,16 @@ class Ggml:
         self.get_name, self.get_data, self.nbytes = self.base.ggml_get_name, self.base.ggml_get_data, self.base.ggml_nbytes
 
 
-def _library(folder: Path, name: str) -> Path:
+def _library(name: str) -> ctypes.CDLL:
     # Wheels turn links into copies: another name than the engine's own would load a second library with a state of its own.
+    folder = library_folder()
     for pattern in (f"lib{name}.so.0", f"lib{name}.so", f"lib{name}.dylib", f"{name}.dll"):
         if (folder / pattern).exists():
-            return folder / pattern
+            return ctypes.CDLL(str(folder / pattern))
     raise EngineMissing(f"{name} is not beside the engine in {folder}: run scripts/setup.sh again")
 
 
 @functools.cache
 def ggml() -> Ggml:
     llama()
-    import llama_cpp
-
-    return Ggml(Path(llama_cpp.__file__).parent / "lib")
-
-
-@functools.cache
-def filter_library() -> ctypes.CDLL | None:
-    """The C callbacks built with this package, or None where no compiler was at hand."""
-    spec = importlib.util.find_spec("edgespec.engines.llamacpp._filter")
-    return ctypes.CDLL(spec.origin) if spec and spec.origin else None
+    return Ggml()

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgespec.engines.lanes import Lanes
+from edgespec.engines.llamacpp import crash
 from edgespec.engines.llamacpp.callbacks import Callbacks
 from edgespec.engines.llamacpp.capture import Capture
 from edgespec.engines.llamacpp.cells import Cells
-from edgespec.engines.llamacpp.library import engine_version, filter_library, llama
+from edgespec.engines.llamacpp.library import engine_version, llama
+from edgespec.engines.llamacpp.native import native_library
 from edgespec.engines.llamacpp.paging import Observer, PagedWeights, load_paged
 from edgespec.engines.llamacpp.params import load_file
 from edgespec.engines.llamacpp.pointers import Refusal
@@ -55,10 +57,12 @@ class LlamaModel:
         self.notes: list[str] = []
         if not all(unchanged(identity) for identity in header.files):
             raise ModelChanged(f"{header.path} was changed since it was checked: load it again")
+        self.engine = engine_version()
+        self._stage = f"in a pass over {header.name} with {self.engine}"
+        crash.stage(f"loading {header.name} with {self.engine}")
         self._model: Any = self._load(plan, strict, shift)
         self._callbacks = self._paged.callbacks if self._paged else Callbacks(header.layers)
         self.tokenizer = LlamaTokenizer(self._model)
-        self.engine = engine_version()
 
     def shallow(self) -> LlamaModel:
         """The model of the layers that the plan keeps to draft with, on this model's bytes; close it before this one.
@@ -75,7 +79,7 @@ class LlamaModel:
             return load_file(self.header.path, mapped=False, repack=True)
         if plan.paging == "slots":
             try:
-                if filter_library() is None:
+                if native_library() is None:
                     raise Refusal("the C callbacks were not built (no compiler at install)")
                 files = [self._pages.identity] if self._pages else self.header.files
                 self._file = self._file or WeightFile(files)
@@ -155,6 +159,7 @@ class LlamaModel:
         return session
 
     def _before_pass(self, tokens: Sequence[int]) -> None:
+        crash.stage(self._stage)
         if self._paged and self._paged.rows:
             self._paged.rows.ensure(tokens)
         if self._lender and self._lender._paged and self._lender._paged.rows:
