@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from edgespec.cache import cache_folder
 from edgespec.engines.llamacpp.kernel import NotRepacked, matrix_kernel
 from edgespec.engines.llamacpp.library import engine_version
 from edgespec.engines.llamacpp.model import LlamaModel
-from edgespec.errors import ModelNotFound, PagingError, UsageError
+from edgespec.errors import PagingError, UsageError
 from edgespec.layers import layer_order, measured_influence
 from edgespec.memory.budget import parse_budget, read_limits, resident_bytes
 from edgespec.memory.calibrate import calibrated
@@ -27,13 +26,14 @@ from edgespec.memory.plan import MOST_NODES, Request, make_plan
 from edgespec.modelfile.header import check_pair, read_model
 from edgespec.modelfile.layers import some_layers
 from edgespec.repacking import existing_pages, make_pages
+from edgespec.shipped import embedded_model
 from edgespec.speculation.policy import AutoPolicy
 from edgespec.timeline import OFF, Timeline
 from edgespec.types import FileIdentity, KvType, MemoryPlan, ModelHeader, Pages, Speeds, Stage
 
 __all__ = [
-    "Loaded", "Options", "Prepared", "auto_policy", "embedded_model", "expected_rate", "keep_policy", "load_models", "prepare",
-    "preview", "shipped", "with_pages",
+    "Loaded", "Options", "Prepared", "auto_policy", "expected_rate", "keep_policy", "load_models", "prepare", "preview",
+    "with_pages",
 ]  # fmt: skip
 
 _log = logging.getLogger(__name__)
@@ -112,19 +112,6 @@ class Loaded:
         for model in self.models:
             model.close()
         give_back()
-
-
-def embedded_model(role: str) -> Path:
-    """The pair that ships with edgespec; `role` is "target" or "drafter"."""
-    return shipped(f"edgespec-{role}.gguf")
-
-
-def shipped(name: str) -> Path:
-    """A file of the folder `models`. Raises ModelNotFound."""
-    for folder in (Path(__file__).parent.parent / "models", Path(sys.prefix) / "share/edgespec"):
-        if (folder / name).exists():
-            return folder / name
-    raise ModelNotFound(f"the embedded {name} is not installed: name a model with --target")
 
 
 def prepare(options: Options, progress: Progress = lambda text: None) -> Prepared:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.engines.llamacpp.session import LlamaSession
-from edgespec.loading import embedded_model
 from edgespec.modelfile.header import read_model
+from edgespec.shipped import embedded_model
 from edgespec.speculation.decoder import Decoder
 from edgespec.speculation.drafting.model import ModelDrafter
 from edgespec.speculation.policy import FixedPolicy

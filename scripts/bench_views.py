@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgespec.engines.llamacpp.model import LlamaModel
-from edgespec.loading import embedded_model
 from edgespec.memory.plan import resident_cells, voting_layers
 from edgespec.modelfile.header import read_model
+from edgespec.shipped import embedded_model
 from edgespec.speculation.decoder import Decoder
 from edgespec.speculation.drafting.model import ModelDrafter
 from edgespec.speculation.drafting.view import ViewedSession

@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 
 from edgespec.engines.llamacpp.model import LlamaModel
-from edgespec.loading import embedded_model
 from edgespec.memory.cpu import usable_threads
 from edgespec.memory.plan import voting_layers
 from edgespec.modelfile.header import read_model
+from edgespec.shipped import embedded_model
 from edgespec.speculation.decoder import Decoder
 from edgespec.speculation.drafting.base import Drafter, NoDrafter
 from edgespec.speculation.drafting.model import ModelDrafter

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import edgespec
-from edgespec.loading import embedded_model
+from edgespec.shipped import embedded_model
 from edgespec.types import SamplingParams
 from pair import corpus, pydocs
 

@@ -8,8 +8,8 @@ from budgets import tight_budget
 
 import edgespec
 from edgespec.errors import UsageError
-from edgespec.loading import embedded_model
 from edgespec.modelfile.header import read_model
+from edgespec.shipped import embedded_model
 from edgespec.speculation.drafting.datastore import write_datastore
 from edgespec.speculation.tree import shared_prefix
 

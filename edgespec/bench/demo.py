@@ -19,9 +19,9 @@ from edgespec.bench.suite import CONFIGURATIONS, Configuration, Setting, process
 from edgespec.cache import cache_folder
 from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.errors import RuntimeFault
-from edgespec.loading import embedded_model
 from edgespec.memory.cpu import usable_threads
 from edgespec.modelfile.header import read_model
+from edgespec.shipped import embedded_model
 from edgespec.speculation.tree import shared_prefix
 from edgespec.text.prompt import Prompter
 

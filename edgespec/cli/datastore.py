@@ -13,8 +13,8 @@ from edgespec.cli.console import progress, say
 from edgespec.cli.models import located
 from edgespec.engines.llamacpp.tokenizer import opened_tokenizer
 from edgespec.errors import UsageError
-from edgespec.loading import embedded_model
 from edgespec.modelfile.header import read_model
+from edgespec.shipped import embedded_model
 from edgespec.speculation.drafting.datastore import write_datastore
 
 __all__ = ["datastore"]

@@ -16,11 +16,11 @@ from edgespec.cli import options as opt
 from edgespec.cli.console import write
 from edgespec.engines.llamacpp.library import engine_version, filter_library
 from edgespec.errors import EdgespecError, EngineMissing
-from edgespec.loading import embedded_model
 from edgespec.memory.budget import format_size, read_limits
 from edgespec.memory.calibrate import measure_bandwidth
 from edgespec.memory.cpu import usable_threads
 from edgespec.modelfile.header import read_model
+from edgespec.shipped import embedded_model
 from edgespec.types import FileIdentity
 
 __all__ = ["doctor"]

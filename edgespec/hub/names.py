@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edgespec.errors import ModelNotFound, UsageError
-from edgespec.loading import shipped
+from edgespec.shipped import shipped
 
 __all__ = ["DEFAULT_QUANT", "Entry", "Source", "catalog", "chosen_files", "entry_named", "grouped", "is_name", "source_named"]
 
