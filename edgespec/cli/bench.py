@@ -13,7 +13,7 @@ import typer
 from edgespec.bench import capped
 from edgespec.bench.agreement import agreement
 from edgespec.bench.prompts import PROMPTS
-from edgespec.bench.report import plots, table
+from edgespec.bench.report import plots, pyplot, table
 from edgespec.bench.suite import CONFIGURATIONS, Configuration, Setting, best_draft_length, own_cache, run_suite
 from edgespec.cli import options as opt
 from edgespec.cli.console import say, write
@@ -48,6 +48,8 @@ def bench(
     draw: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw PNG plots.")] = True,
 ) -> None:
     """Compare edgespec with stock mmap and llama.cpp's server under kernel memory caps."""
+    if draw:
+        pyplot()  # refused now, not after the last round
     enforced = capped.how()
     header, small = read_model(target), read_model(drafter)
     check_pair(header, small)
