@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make wheels that run on other machines: scripts/wheels.sh [FOLDER], by default dist; prints their paths.
-# edgespec is for every Python from 3.11 on, the engine for every x86-64 CPU with AVX2, FMA and F16C. Both need the glibc that their
-# names say (manylinux_2_34 is glibc 2.34), which this machine's compiler decides: for older systems make them on an older one.
+# edgespec is for every Python from 3.11 on, the engine for every x86-64 CPU with AVX2, FMA, F16C and BMI2. Both need the glibc of
+# their names (manylinux_2_34 is glibc 2.34), as this machine's compiler decides: for older systems make them on an older one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-dist}
@@ -21,8 +21,8 @@ key=$({ cat requirements/engine.txt requirements/build.txt scripts/*.cmake scrip
 built=$cache/wheels/$key
 ls "$built"/llama_cpp_python-*.whl >/dev/null 2>&1 || scripts/build_engine.sh "$built" "$level"
 
-# A version of its own, so that nobody takes it for the stock one. Of every library the one name stays by which it is loaded: wheels hold
-# copies where the build made links, and a second copy in a process would have a state of its own.
+# A version of its own, so that nobody takes it for the stock one. Of every library the one name stays by which it is loaded:
+# wheels hold copies where the build made links, and a second copy in a process would have a state of its own.
 label_engine() {
     local folder version labelled
     .venv/bin/python -m wheel unpack -d "$work" "$built"/llama_cpp_python-*.whl
@@ -59,4 +59,4 @@ mv "$work"/repaired/*.whl "$out/"
 ls "$out"/edgespec-*.whl "$out"/llama_cpp_python-*.whl
 floor=$(ls "$out" | grep -o 'manylinux_[0-9]*_[0-9]*' | sort -V | tail -n 1)
 floor=${floor#manylinux_}
-echo "for Linux on x86-64 with AVX2, FMA and F16C, and glibc ${floor/_/.} or newer" >&2
+echo "for Linux on x86-64 with AVX2, FMA, F16C and BMI2, and glibc ${floor/_/.} or newer" >&2

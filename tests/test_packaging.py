@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which pip put edgespec from a copy of the clone, so that nothing built before got in."""
     copy, folder = tmp_path_factory.mktemp("clone") / "edgespec", tmp_path_factory.mktemp("installed")
-    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "*.so", "build", "*.egg-info", "tests", "docs"))
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "*.so", "build", "dist", "*.egg-info", "tests", "docs"))
     command = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--no-build-isolation", "--target", str(folder)]
     done = subprocess.run([*command, str(copy)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

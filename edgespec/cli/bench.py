@@ -45,7 +45,7 @@ def bench(
     threads: opt.Threads = None,
     server: Annotated[Path | None, typer.Option("--server", help="llama-server, see scripts/build_server.sh.")] = None,
     disk: Annotated[str | None, typer.Option("--disk", help="Slow the disk down to this many bytes a second.")] = None,
-    draw: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw PNG plots.")] = True,
+    draw: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw PNG plots, with matplotlib.")] = True,
 ) -> None:
     """Compare edgespec with stock mmap and llama.cpp's server under kernel memory caps."""
     if draw:
