@@ -32,8 +32,8 @@ from edgespec.timeline import OFF, Timeline
 from edgespec.types import FileIdentity, KvType, MemoryPlan, ModelHeader, Pages, Speeds, Stage
 
 __all__ = [
-    "Loaded", "Options", "Prepared", "auto_policy", "expected_rate", "keep_policy", "load_models", "prepare",
-    "preview", "with_pages",
+    "Loaded", "Options", "Prepared", "auto_policy", "expected_rate", "keep_policy", "load_models", "prepare", "preview",
+    "with_pages",
 ]  # fmt: skip
 
 _log = logging.getLogger(__name__)

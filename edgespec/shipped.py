@@ -1,4 +1,4 @@
-"""The files that come with edgespec: the embedded pair, its golden file, the catalog of names."""
+"""The files that come with edgespec, the folder `models`: the embedded pair, its golden files and the catalog."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from edgespec.errors import ModelNotFound
 
 __all__ = ["embedded_model", "shipped"]
 
-_PACKAGE = Path(__file__).parent
-
 
 def embedded_model(role: str) -> Path:
-    """The pair that ships with edgespec; `role` is "target" or "drafter"."""
+    """The pair that ships with edgespec; `role` is "target" or "drafter". Raises ModelNotFound."""
     return shipped(f"edgespec-{role}.gguf")
 
 
 def shipped(name: str) -> Path:
-    """A file of the folder `models`. Raises ModelNotFound."""
-    for folder in (_PACKAGE / "models", _PACKAGE.parent / "models"):  # of an installed package, and of a clone
+    """A file of `models`, by its path below that folder. Raises ModelNotFound."""
+    package = Path(__file__).parent
+    for folder in (package / "models", package.parent / "models"):  # of an installed package, of a clone
         if (folder / name).exists():
             return folder / name
-    raise ModelNotFound(f"the embedded {name} is not installed: name a model with --target")
+    raise ModelNotFound(f"{name} should have come with edgespec and is not in {package / 'models'}: install edgespec again")

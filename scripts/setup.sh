@@ -34,7 +34,7 @@ wheel_key() {
 }
 
 [ -x .venv/bin/python ] || "$(find_python)" -m venv .venv
-stamp=.venv/.edgespec-$kind-$(cat requirements/*.txt pyproject.toml edgespec/engines/llamacpp/_*.[ch] | cksum | tr -d ' ')-$(wheel_key "$levels")
+stamp=.venv/.edgespec-$kind-$(cat requirements/*.txt pyproject.toml setup.py edgespec/engines/llamacpp/_*.[ch] | cksum | tr -d ' ')-$(wheel_key "$levels")
 [ -e "$stamp" ] && exit 0
 
 pip=(.venv/bin/python -m pip --disable-pip-version-check)

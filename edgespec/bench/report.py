@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from edgespec.errors import UsageError
+from edgespec.extras import extra
 
-__all__ = ["plots", "table"]
+__all__ = ["plots", "pyplot", "table"]
 
 Record = dict[str, Any]
 _PARTS = ("compute", "waiting", "drafting", "callbacks")
@@ -41,18 +41,20 @@ def table(records: Sequence[Record], size: int) -> str:
 
 def plots(records: Sequence[Record], size: int, out: Path, title: str) -> list[Path]:
     """Two PNGs beside `out`: tokens/s against the cap, and where a sweep's time goes. Raises UsageError without matplotlib."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise UsageError("plots need matplotlib: pip install 'edgespec[bench]', or leave them out with --no-plots") from error
-    matplotlib.use("Agg")
     return [_rate_plot(records, size, out.with_suffix(".png"), title), _time_plot(records, size, out, title)]
 
 
-def _rate_plot(records: Sequence[Record], size: int, path: Path, title: str) -> Path:
-    from matplotlib import pyplot
+def pyplot() -> Any:
+    """The part of matplotlib that draws, here into files alone. Raises UsageError without it."""
+    with extra("bench"):
+        import matplotlib
+        from matplotlib import pyplot
+    matplotlib.use("Agg")
+    return pyplot
 
-    figure, axes = pyplot.subplots(figsize=(8, 4.5))
+
+def _rate_plot(records: Sequence[Record], size: int, path: Path, title: str) -> Path:
+    figure, axes = pyplot().subplots(figsize=(8, 4.5))
     for name in _names(records):
         caps = [cap for cap in _caps(records) if _rates(records, cap, name)]
         middles = [statistics.median(_rates(records, cap, name)) for cap in caps]
@@ -64,11 +66,9 @@ def _rate_plot(records: Sequence[Record], size: int, path: Path, title: str) -> 
 
 
 def _time_plot(records: Sequence[Record], size: int, out: Path, title: str) -> Path:
-    from matplotlib import pyplot
-
     ours = [record for record in records if record.get("passes")]
     bars = [(cap, name) for cap in _caps(ours) for name in _names(ours)]
-    figure, axes = pyplot.subplots(figsize=(8, 4.5))
+    figure, axes = pyplot().subplots(figsize=(8, 4.5))
     left = [0.0] * len(bars)
     for part in _PARTS:
         widths = [_part(ours, cap, name, part) for cap, name in bars]

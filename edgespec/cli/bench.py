@@ -13,7 +13,7 @@ import typer
 from edgespec.bench import capped
 from edgespec.bench.agreement import agreement
 from edgespec.bench.prompts import PROMPTS
-from edgespec.bench.report import plots, table
+from edgespec.bench.report import plots, pyplot, table
 from edgespec.bench.suite import CONFIGURATIONS, Configuration, Setting, best_draft_length, own_cache, run_suite
 from edgespec.cli import options as opt
 from edgespec.cli.console import say, write
@@ -45,9 +45,11 @@ def bench(
     threads: opt.Threads = None,
     server: Annotated[Path | None, typer.Option("--server", help="llama-server, see scripts/build_server.sh.")] = None,
     disk: Annotated[str | None, typer.Option("--disk", help="Slow the disk down to this many bytes a second.")] = None,
-    draw: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw PNG plots.")] = True,
+    draw: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw PNG plots, with matplotlib.")] = True,
 ) -> None:
     """Compare edgespec with stock mmap and llama.cpp's server under kernel memory caps."""
+    if draw:
+        pyplot()  # refused now, not after the last round
     enforced = capped.how()
     header, small = read_model(target), read_model(drafter)
     check_pair(header, small)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from edgespec.bench.demo import CAP, Progress, cap_or_reason, pair, race, verdict
 from edgespec.cli.console import say, write
+from edgespec.extras import extra
 from edgespec.memory.budget import format_size
+
+if TYPE_CHECKING:
+    from edgespec.bench.demo import Progress
 
 __all__ = ["demo"]
 
 
 def demo() -> None:
     """Show stock and edgespec on a 1 GB model inside 620 MiB, and clean up."""
+    with extra("models"):
+        from edgespec.bench.demo import CAP, cap_or_reason, pair, race, verdict
     reason = cap_or_reason()
     if reason:
         say(f"no kernel cap: {reason}; edgespec keeps to its budget by itself, stock may use all memory and so be faster")

@@ -113,5 +113,5 @@ _CHECKS: tuple[tuple[str, Callable[[], str], str], ...] = (
     ("cpu", _cpu, "report this machine"),
     ("memory", _limits, "report this machine"),
     ("disk", _disk, "set EDGESPEC_CACHE to a folder on a local disk"),
-    ("pair", _pair, "check out models/ again"),
+    ("pair", _pair, "check out models/ again, or install edgespec again"),
 )

@@ -13,7 +13,7 @@ from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColu
 
 from edgespec.cli import options as opt
 from edgespec.cli.console import bar, on_terminal, progress, say, write
-from edgespec.errors import UsageError
+from edgespec.extras import extra
 from edgespec.hub.found import Pulled, find
 from edgespec.hub.names import catalog, is_name
 from edgespec.hub.store import remove, stored
@@ -46,11 +46,9 @@ def pull(
     if offline:
         _say_paths(find(hub_folder(), name))
         return
-    try:
+    with extra("hub"):
         from edgespec.hub.client import Hub
         from edgespec.hub.pull import fetch, look
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is missing: pip install 'edgespec[hub]'") from None
     hub = Hub(hub_folder(), token=os.environ.get("HF_TOKEN"))
     with progress() as status:
         offer = look(hub, name, Options(budget=budget, context=context), status)

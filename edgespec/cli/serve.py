@@ -10,7 +10,7 @@ import typer
 from edgespec.cli import options as opt
 from edgespec.cli.console import say
 from edgespec.cli.opening import opened
-from edgespec.errors import UsageError
+from edgespec.extras import extra
 from edgespec.strategy import DRAFT_CELLS
 
 __all__ = ["serve"]
@@ -54,12 +54,10 @@ def serve(
     strict: opt.Strict = False,
 ) -> None:
     """Answer over HTTP as the OpenAI API does, with a page at `/`. Ctrl-C ends it."""
-    try:
+    with extra("server"):
         from edgespec.server.guard import Rules
         from edgespec.server.run import listen, serve_forever
         from edgespec.server.service import Service
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is missing: pip install 'edgespec[server]'") from None
     rules = Rules(host, api_key, tuple(allow_host or ()), tuple(allow_origin or ()))
     listener = listen(host, port)  # refused before anything is loaded
     opening = opened(**opt.for_loading(locals()))

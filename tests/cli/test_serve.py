@@ -1,7 +1,6 @@
 """The server as people start it."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -80,13 +79,3 @@ def test_a_taken_port_is_said_before_anything_is_loaded() -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "choose another --port" in done.stderr
-
-
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "starlette.py").write_text("raise ModuleNotFoundError(name='starlette')")
-    done = subprocess.run(
-        [sys.executable, "-m", "edgespec", "serve"], capture_output=True, text=True, timeout=60,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "pip install 'edgespec[server]'" in done.stderr

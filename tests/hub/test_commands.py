@@ -69,13 +69,3 @@ def test_ps_tells_of_what_runs(tmp_path: Path) -> None:
     chat.stdout.close()
     time.sleep(0.1)
     assert "nothing runs" in subprocess.run(ps, capture_output=True, text=True, env=environment, check=True).stderr
-
-
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "filelock.py").write_text("raise ModuleNotFoundError(name='huggingface_hub')")
-    (tmp_path / "huggingface_hub.py").write_text("raise ModuleNotFoundError(name='huggingface_hub')")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-m", "edgespec", "pull", "qwen2.5:7b"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
-    assert done.returncode == 2
-    assert "pip install 'edgespec[hub]'" in done.stderr
