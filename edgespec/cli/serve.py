@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from edgespec.cli import options as opt
 from edgespec.cli.console import say
 from edgespec.cli.opening import opened
@@ -15,17 +13,15 @@ from edgespec.strategy import DRAFT_CELLS
 
 __all__ = ["serve"]
 
-Host = Annotated[
-    str, typer.Option("--host", envvar="EDGESPEC_HOST", help="Where to listen; beyond this machine only with a key.")
-]
-Port = Annotated[int, typer.Option("--port", envvar="EDGESPEC_PORT", min=0, max=65535, help="0 takes any that is free.")]
-Key = Annotated[str | None, typer.Option("--api-key", envvar="EDGESPEC_API_KEY", help="What clients must send to be answered.")]
-Hosts = Annotated[list[str] | None, typer.Option("--allow-host", help="Another name this server is known by.")]
-Origins = Annotated[list[str] | None, typer.Option("--allow-origin", help="A site whose pages may ask: https://example.org")]
-Waiting = Annotated[int, typer.Option("--max-waiting", min=0, help="Requests that may wait; others are told to come again.")]
+Host = Annotated[str, opt.option("host", "Where to listen; beyond this machine only with a key.")]
+Port = Annotated[int, opt.option("port", "0 takes any that is free.", min=0, max=65535)]
+Key = Annotated[str | None, opt.option("api-key", "What clients must send to be answered.")]
+Hosts = Annotated[list[str] | None, opt.option("allow-host", "Another name this server is known by.")]
+Origins = Annotated[list[str] | None, opt.option("allow-origin", "A site whose pages may ask: https://example.org")]
+Waiting = Annotated[int, opt.option("max-waiting", "Requests that may wait; others are told to come again.", min=0)]
 
 Conversations = Annotated[
-    int, typer.Option("--conversations", min=1, help="Of how many what was read is kept: one in memory, others on disk.")
+    int, opt.option("conversations", "Of how many what was read is kept: one in memory, others on disk.", min=1)
 ]
 
 
