@@ -18,7 +18,8 @@ PATH="$PWD/.venv/bin:$PATH"
 export PATH
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(getconf _NPROCESSORS_ONLN)}
 # engine.cmake lets only those of llamafile's kernels in that compute a row of a wide pass exactly as a pass of its own would,
-# so matrix products give a tree what they give plain decoding, to the last bit.
+# so matrix products give a tree what they give plain decoding, to the last bit; attention is summed so that the order of cells
+# does not matter.
 export CMAKE_ARGS="$flags -DLLAVA_BUILD=OFF -DGGML_LLAMAFILE=ON -DCMAKE_PROJECT_llama.cpp_INCLUDE=$PWD/scripts/engine.cmake"
 # pip would reuse a wheel it built with other flags: no cache of its own.
 partial=$(mktemp -d "$out/partial.XXXXXX")

@@ -32,7 +32,7 @@ def context_params(
     params.kv_unified = True
     params.type_k = keys
     # The engine's CPU flash attention sums values in half precision, in the order of the cells: a branch that lies
-    # elsewhere in the cache moved logits by 0.2. Without it nearly all rows of trees equal plain decoding's to the last bit.
+    # elsewhere in the cache moved logits by 0.2. Without it our build sums in any order alike (scripts/engine_sums.cpp).
     params.flash_attn_type = _FLASH_ATTENTION if flash else _NO_FLASH_ATTENTION
     params.swa_full = True  # a windowed cache would lose cells that a rewind needs
     params.offload_kqv = params.op_offload = False  # an offloaded split copies its weights before our callbacks run
