@@ -160,7 +160,8 @@ class MemoryPlan:
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """One sampler chain. The defaults are greedy; order and meaning are llama-cpp-python's.
+    """One sampler chain. The defaults are greedy; order and meaning are llama-cpp-python's. The token drawn for a seed is
+    edgespec's own: tokens share the draw in the order of their ids.
 
     Temperatures below 0.001 are 0: divided by less, logits are no numbers any more.
     """

@@ -85,7 +85,10 @@ class Sampler(Protocol):
         """(vocabulary,), the distribution that `draw` would draw from; neither row nor chain are changed."""
 
     def draw(self, row: Floats) -> int:
-        """The next token given one row of logits (unchanged by the call). Counts a near-tie if it was one."""
+        """The next token given one row of logits (unchanged by the call). Counts a near-tie if it was one.
+
+        Tokens share [0, 1) in the order of their ids, and one number is drawn: rounding cannot change that order.
+        """
 
     def accept(self, token: int) -> None:
         """Tell the chain that `token` was emitted; penalties look back on it."""
@@ -95,7 +98,7 @@ class Sampler(Protocol):
 
     @property
     def near_ties(self) -> int:
-        """Draws so far that batch numerics could have turned: top-2 margin < 0.05 logit, or within 1e-3 of a boundary."""
+        """Draws so far that rounding could have turned, by what is known of the engine's; see `engines.near_ties`."""
 
     def close(self) -> None:
         """Free the chain; idempotent."""

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgespec.engines.base import Idle
-from edgespec.engines.near_ties import DRAW_MARGIN, greedy_near_tie
+from edgespec.engines.draws import place_of
+from edgespec.engines.near_ties import draw_near_tie, greedy_near_tie
 from edgespec.errors import ContextFull
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import Floats, SamplingParams
@@ -124,17 +125,33 @@ class FakeSession:
 
 
 class FakeSampler:
-    """Implements `engines.base.Sampler` in numpy: penalties, top-k, top-p, min-p, temperature, draw."""
+    """Implements `engines.base.Sampler` in numpy: penalties, top-k, top-p, min-p, temperature, draw.
 
-    def __init__(self, params: SamplingParams) -> None:
-        self._params, self._rng = params, np.random.default_rng(params.seed)
+    A `FakeModel` never rounds otherwise; `rounding` plays an engine that does.
+    """
+
+    def __init__(self, params: SamplingParams, rounding: float = 0.0) -> None:
+        self._params, self._rounding, self._rng = params, rounding, np.random.default_rng(params.seed)
         self._recent: list[int] = []
         self.near_ties = 0
 
     def probs(self, row: Floats) -> NDArray[np.float64]:
+        return self._distribution(self._penalised(row.astype(np.float64)))
+
+    def draw(self, row: Floats) -> int:
         logits = self._penalised(row.astype(np.float64))
+        probs = self._distribution(logits)
         if self._params.temperature == 0:
-            one_hot: NDArray[np.float64] = np.eye(len(row))[int(np.argmax(logits))]
+            self.near_ties += greedy_near_tie(logits, self._rounding)
+            return int(np.argmax(probs))
+        drawn = self._rng.random()
+        token = place_of(probs, drawn)
+        self.near_ties += draw_near_tie(logits, self._params, token, drawn, self._rounding)
+        return token
+
+    def _distribution(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self._params.temperature == 0:
+            one_hot: NDArray[np.float64] = np.eye(len(logits))[int(np.argmax(logits))]
             return one_hot
         order = np.argsort(-logits, kind="stable")
         kept = order[: self._params.top_k or len(order)]
@@ -144,31 +161,22 @@ class FakeSampler:
         keep = weights[:count] >= self._params.min_p * weights[0]
         kept = kept[:count][keep]
         final = np.exp((logits[kept] - logits[kept[0]]) / self._params.temperature)
-        out = np.zeros(len(row))
+        out = np.zeros(len(logits))
         out[kept] = final / final.sum()
         return out
-
-    def draw(self, row: Floats) -> int:
-        probs = self.probs(row)
-        if self._params.temperature == 0:
-            self.near_ties += greedy_near_tie(row)
-            return int(np.argmax(probs))
-        edges, drawn = np.cumsum(probs), self._rng.random()
-        self.near_ties += bool(np.abs(edges[(edges > 0) & (edges < 1)] - drawn).min(initial=1.0) < DRAW_MARGIN)
-        return int(min(np.searchsorted(edges, drawn, side="right"), np.flatnonzero(probs)[-1]))
 
     def accept(self, token: int) -> None:
         self._recent = [*self._recent[-63:], token]
 
     def clone(self) -> FakeSampler:
-        twin = FakeSampler(self._params)
+        twin = FakeSampler(self._params, self._rounding)
         twin._recent = list(self._recent)
         return twin
 
     def close(self) -> None:
         self._recent = []
 
-    def _penalised(self, logits: np.ndarray) -> np.ndarray:
+    def _penalised(self, logits: NDArray[np.float64]) -> NDArray[np.float64]:
         seen, times = np.unique(np.array(self._recent, dtype=int), return_counts=True)
         penalty = self._params.repeat_penalty
         logits[seen] = np.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)

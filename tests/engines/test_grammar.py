@@ -61,7 +61,7 @@ def said(tokenizer: LlamaTokenizer, schema: dict[str, Any], seed: int) -> Any:
     """JSON of random tokens that the grammar allows, nothing else deciding."""
     rng, tokens = np.random.default_rng(seed), []
     params = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=seed, grammar=grammar_of_schema(schema))
-    with closing(LlamaSampler(params, tokenizer, tokenizer.size)) as sampler:
+    with closing(LlamaSampler(params, tokenizer, tokenizer.size, rounding=0.0)) as sampler:
         while len(tokens) < 200:
             token = sampler.draw(rng.normal(size=tokenizer.size).astype(np.float32))
             if tokenizer.ends(token):

@@ -16,6 +16,7 @@ from edgespec.engines.llamacpp.native import native_library
 from edgespec.engines.llamacpp.paging import Observer, PagedWeights, load_paged
 from edgespec.engines.llamacpp.params import load_file
 from edgespec.engines.llamacpp.pointers import Refusal
+from edgespec.engines.llamacpp.proof import proven
 from edgespec.engines.llamacpp.sampler import LlamaSampler
 from edgespec.engines.llamacpp.session import LlamaSession
 from edgespec.engines.llamacpp.shallow import load_shallow
@@ -53,6 +54,7 @@ class LlamaModel:
         self._sessions: list[LlamaSession] = []
         self._file = file
         self._paged: PagedWeights | None = None
+        self.rounding = proven().rounding
         self.paging: Paging = plan.paging if plan else "resident"
         self.notes: list[str] = []
         if not all(unchanged(identity) for identity in header.files):
@@ -167,7 +169,7 @@ class LlamaModel:
 
     def sampler(self, params: SamplingParams, vocabulary: int | None = None) -> LlamaSampler:
         """For rows of `vocabulary` logits (default: this model's)."""
-        return LlamaSampler(params, self.tokenizer, vocabulary or self.tokenizer.size)
+        return LlamaSampler(params, self.tokenizer, vocabulary or self.tokenizer.size, self.rounding)
 
     def interrupt(self) -> None:
         """End the running pass and all later ones until `resume`; safe from any thread."""

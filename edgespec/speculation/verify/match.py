@@ -2,7 +2,7 @@
 
 At each node the target's own sampler draws y from that node's row and y is emitted; if a child guessed y, the walk goes
 on there, else it stops. Randomness is consumed once per emitted token, in order, exactly as in plain decoding, so the
-same seed gives the same text with and without a tree (up to batch numerics).
+same seed gives the same text with and without a tree (but for near-ties, where the engine rounds otherwise in wide passes).
 
 Source: SpecInfer (Miao et al., 2023), the case of a deterministic tree; no second draw is made after a mismatch.
 """

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgespec.engines.base import Sampler
+from edgespec.engines.draws import place_of
 from edgespec.speculation.tree import DraftTree
 from edgespec.speculation.verify.walk import walk
 from edgespec.types import Acceptance, Floats
@@ -73,9 +74,7 @@ def residual(left: Distribution, proposal: Distribution) -> Distribution:
 
 
 def drawn_from(distribution: Distribution, rng: np.random.Generator) -> int:
-    edges = np.cumsum(distribution)
-    place = int(np.searchsorted(edges, rng.random() * edges[-1], side="right"))
-    return min(place, int(np.flatnonzero(distribution)[-1]))
+    return place_of(distribution, rng.random())
 
 
 def _without(distribution: Distribution, token: int) -> Distribution:
