@@ -1,7 +1,8 @@
-"""Is the text stock llama-cpp-python's? ``python scripts/report_parity.py [--target T.gguf --budget SIZE]``
+"""Is the text the target's own? ``python scripts/report_parity.py [--target T.gguf --budget SIZE]``
 
-50 prompts nobody trained on, three samplings, each mode; texts are compared token by token, and a difference counts as a
-near-tie flip only if a plain replay says that rounding could have turned that very draw.
+50 prompts nobody trained on, three samplings, each mode; greedy texts are compared with stock llama-cpp-python's token by token,
+sampled ones with those of the same seed without drafting. A difference counts as a near-tie flip only if a plain replay
+says that rounding could have turned that very draw.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from edgespec.types import SamplingParams
 from pair import corpus, pydocs
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from parity import Judge, Stock
+from parity import Judge, Stock, plain_tokens
 
 SAMPLINGS: list[dict[str, float]] = [
     {},
@@ -51,7 +52,7 @@ def main() -> None:
                 for text in asked:
                     messages = [{"role": "user", "content": text}]
                     prompt, done = runtime.prompt_tokens(messages), runtime.chat(messages, max_tokens=TOKENS, **options)
-                    wanted = [token for token in stock.continue_(prompt, params) if runtime.detokenize([token])]
+                    wanted = plain_tokens(stock, runtime, messages, params)
                     positions, near = positions + len(wanted), near + done.statistics.near_ties
                     try:
                         flips += judge.flip(prompt, wanted, done.tokens, params) is not None

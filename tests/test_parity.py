@@ -1,13 +1,17 @@
-"""Whatever is drafted and however the weights are paged, the text is stock llama-cpp-python's."""
+"""Whatever is drafted and however the weights are paged, greedy text is stock llama-cpp-python's, and sampled text that of the
+same seed without drafting, out of the distribution that stock draws from.
+"""
 
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
-from parity import Judge, Stock
+from parity import Judge, Stock, plain_tokens
 
 import edgespec
+from edgespec.speculation.tree import DraftTree
 from edgespec.types import SamplingParams
 
 PROMPTS = [
@@ -42,7 +46,7 @@ def budgets(path: Path, drafter: Path | None) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("mode", "paging"), [*product(["tree", "chain", "auto"], ["slots", "resident"]), ("off", "slots")])
-def test_text_is_stocks_up_to_near_ties(
+def test_text_is_the_targets_up_to_near_ties(
     record_property,
     mode: str,
     paging: str,
@@ -59,17 +63,33 @@ def test_text_is_stocks_up_to_near_ties(
         assert runtime.paging == paging
         for text, options in product(PROMPTS, SAMPLINGS):
             params = SamplingParams(max_tokens=48, **options)
-            prompt = runtime.prompt_tokens([{"role": "user", "content": text}])
-            have = [
-                token
-                for chunk in runtime.stream([{"role": "user", "content": text}], max_tokens=48, **options)
-                for token in chunk.tokens
-            ]
-            wanted = [token for token in stock.continue_(prompt, params) if token != runtime.tokenize("<|end|>", special=True)[0]]
+            messages = [{"role": "user", "content": text}]
+            prompt = runtime.prompt_tokens(messages)
+            wanted = plain_tokens(stock, runtime, messages, params)
+            have = [token for chunk in runtime.stream(messages, max_tokens=48, **options) for token in chunk.tokens]
             positions += len(wanted)
             flips += judge.flip(prompt, wanted, have, params) is not None
     record_property("near_tie_flips", f"{flips} of {positions}")
     assert flips <= 0.02 * positions
+
+
+@pytest.mark.parametrize("options", SAMPLINGS[2:])
+def test_what_may_be_drawn_and_how_likely_is_stocks(options: dict[str, float], engines: dict[str, tuple[Stock, Judge]]) -> None:
+    """At every place of an answer, after what was said before it."""
+    (stock, judge), params = engines["resident"], SamplingParams(**options)
+    session, sampler = judge.model.session(context=256, chunk=64, max_nodes=0), judge.model.sampler(params)
+    pending, said = 9, []
+    for _ in range(24):
+        row = np.array(session.score(DraftTree(pending))[0])
+        ours, theirs = sampler.probs(row), stock.probs(row, said, params)
+        assert np.flatnonzero(ours).tolist() == np.flatnonzero(theirs).tolist()
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+        session.commit([0], [pending])
+        pending = sampler.draw(row)
+        sampler.accept(pending)
+        said.append(pending)
+    session.close()
+    sampler.close()
 
 
 def test_drafting_really_happens(target_path: Path, drafter_path: Path) -> None:

@@ -5,13 +5,21 @@ from typing import Any
 
 import pytest
 from budgets import tight_budget
+from parity import Judge
 
 import edgespec
 from edgespec.errors import UsageError
 from edgespec.modelfile.header import read_model
 from edgespec.shipped import embedded_model
 from edgespec.speculation.drafting.datastore import write_datastore
-from edgespec.speculation.tree import shared_prefix
+from edgespec.types import Completion, SamplingParams
+
+
+def agree(path: Path, prompt: list[int], plain: Completion, done: Completion, context: int = 768) -> None:
+    """The same greedy text, up to a near-tie that flipped at that very place."""
+    judge = Judge(path, context)
+    judge.flip(prompt, plain.tokens, done.tokens, SamplingParams(max_tokens=64))
+    judge.close()
 
 
 @pytest.mark.parametrize(
@@ -27,7 +35,7 @@ from edgespec.speculation.tree import shared_prefix
         {"verify": "block", "speculation": "chain"},
     ],
 )
-def test_whatever_guesses_and_judges_greedy_text_is_the_targets(options: dict[str, Any]) -> None:
+def test_whatever_guesses_and_judges_greedy_text_is_the_targets(options: dict[str, Any], target_path: Path) -> None:
     """The embedded pair after some 400 tokens; up to a near-tie that flips."""
     prompt = (
         "Anna walked to the river and found a red lamp. " * 30 + "It was a sunny morning, and Tom was brave. Tom walked to the"
@@ -37,9 +45,8 @@ def test_whatever_guesses_and_judges_greedy_text_is_the_targets(options: dict[st
     with edgespec.load(budget="1GiB", context=768, **{"speculation": "tree", **options}) as model:
         done = model.generate(prompt, max_tokens=64)
         assert model.explain()[0].startswith("stages: ")
-    same = shared_prefix(plain.tokens, done.tokens)
-    assert same > 16
-    assert same == len(plain.tokens) or plain.statistics.near_ties
+        tokens = model.prompt_tokens(prompt)
+    agree(target_path, tokens, plain, done)
     assert done.statistics.accepted > 0
 
 
@@ -67,12 +74,12 @@ def test_resident_layers_of_a_paged_target_draft_for_it(inflated_path: Path) -> 
         done = model.generate("It was a sunny morning, and Tom", max_tokens=48)
         assert done.statistics.stages == ("layers",)
         assert done.statistics.drafted_ahead > 0  # inside the stalls of the weights it shares
-    same = shared_prefix(plain.tokens, done.tokens)
-    assert same == len(plain.tokens) or plain.statistics.near_ties
+        tokens = model.prompt_tokens("It was a sunny morning, and Tom")
+    agree(inflated_path, tokens, plain, done)
     assert done.statistics.accepted > 20
 
 
-def test_keys_and_values_out_of_view_leave_memory() -> None:
+def test_keys_and_values_out_of_view_leave_memory(target_path: Path) -> None:
     """Of a drafter whose context is longer than what it looks at."""
     prompt = "Anna walked to the river and found a red lamp. Tom was brave. " * 40  # some 600 tokens
     with edgespec.load(budget="1GiB", context=2048, speculation="off") as model:
@@ -82,8 +89,8 @@ def test_keys_and_values_out_of_view_leave_memory() -> None:
         assert 0 < model.plan.draft_cells < 600
         done = model.generate(prompt, max_tokens=48)
         assert model.generate(prompt, max_tokens=8).tokens == done.tokens[:8]
-    same = shared_prefix(plain.tokens, done.tokens)
-    assert same == len(plain.tokens) or plain.statistics.near_ties
+        tokens = model.prompt_tokens(prompt)
+    agree(target_path, tokens, plain, done, context=2048)
     assert done.statistics.draft_acceptance > 0.2
 
 
