@@ -15,6 +15,7 @@ from edgespec.cache import cache_folder
 from edgespec.engines.llamacpp.kernel import NotRepacked, matrix_kernel
 from edgespec.engines.llamacpp.library import engine_version
 from edgespec.engines.llamacpp.model import LlamaModel
+from edgespec.engines.llamacpp.repack import beside_the_file
 from edgespec.errors import ModelNotFound, PagingError, UsageError
 from edgespec.layers import layer_order, measured_influence
 from edgespec.memory.budget import parse_budget, read_limits, resident_bytes
@@ -144,7 +145,7 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
     plan = make_plan(request)
     if "self" in stages and plan.paging != "resident":
         raise UsageError("a target that drafts by itself must fit the memory: raise --budget, or leave the stage self out")
-    if "layers" in stages and plan.paging == "slots":
+    if "layers" in stages and plan.streamed:
         progress("finding the layers that matter")
         order = layer_order(measured_influence(target, plan, threads))
         give_back()
@@ -176,6 +177,7 @@ def _request(
     options: Options, stages: Set[Stage], budget: int, target: ModelHeader, drafter: ModelHeader | None, speeds: Speeds
 ) -> Request:
     drafter = drafter if "drafter" in stages else None
+    give_back()  # what reading headers took
     return Request(
         budget, target, drafter, speeds, resident_bytes(), options.context,
         max_nodes=MOST_NODES if drafter or stages - {"drafter"} else 0,
@@ -183,6 +185,8 @@ def _request(
         spoken=bool(stages & {"ngram", "datastore"}),
         viewed=((drafter,) if drafter and options.draft_cells else ()) + ((target,) if "self" in stages else ()),
         draft_cells=options.draft_cells,
+        target_beside=beside_the_file(target),
+        drafter_beside=beside_the_file(drafter) if drafter else 0,
     )  # fmt: skip
 
 
@@ -194,7 +198,7 @@ def _notes(options: Options, stages: Set[Stage], drafter: ModelHeader | None, pl
         spoken = stages & {"ngram", "datastore"}
         yield "no drafter: " + ("guesses come from what was said before" if spoken else "speculation is off")
     if "layers" in stages and not plan.kept:
-        yield "no layers draft: " + ("all are resident" if plan.paging == "resident" else "none fits the budget")
+        yield "no layers draft: " + ("none fits the budget" if plan.streamed else "all are resident")
 
 
 def with_pages(prepared: Prepared, options: Options, progress: Progress) -> Prepared:
@@ -304,4 +308,5 @@ def load_models(prepared: Prepared, progress: Progress = lambda text: None, time
         if prepared.plan.kept:
             drafter = target.shallow()
         undo.pop_all()
+    give_back()  # what reading vocabularies took
     return Loaded(prepared, target, drafter)
