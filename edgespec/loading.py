@@ -151,7 +151,7 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
         give_back()
         request = replace(request, order=order, process=resident_bytes())
         plan = make_plan(request)
-    notes = [*_notes(options, stages, request.drafter, plan)]
+    notes = [*_notes(options, stages, target, request.drafter, plan)]
     pages = existing_pages(target) if plan.paging == "slots" and options.pages == "auto" else None
     if pages:
         notes.append(f"paging repacked weights from {pages.identity.path}")
@@ -190,8 +190,15 @@ def _request(
     )  # fmt: skip
 
 
-def _notes(options: Options, stages: Set[Stage], drafter: ModelHeader | None, plan: MemoryPlan) -> Iterator[str]:
+def _notes(
+    options: Options, stages: Set[Stage], target: ModelHeader, drafter: ModelHeader | None, plan: MemoryPlan
+) -> Iterator[str]:  # fmt: skip
     """What a user may not expect."""
+    if not target.chat_template:
+        yield (
+            "the model has no chat template, it is not made for chat: `run` continues the prompt as it is, "
+            "messages reach it as lines such as 'user: hello'"
+        )
     if options.target is None:
         yield "no --target given: using the small pair that ships with edgespec"
     if stages and not (drafter or stages & {"self", "layers"}):

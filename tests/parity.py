@@ -51,9 +51,9 @@ NOISE_LOGITS, NOISE_PROBABILITY = 0.15, 0.03
 class Judge:
     """Replays a text on the plain engine to tell what its numerics can turn from errors."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, context: int = 512) -> None:
         self._model = LlamaModel(read_model(path), None, threads=2)
-        self._session = self._model.session(context=512, chunk=128, max_nodes=0)
+        self._session = self._model.session(context=context, chunk=128, max_nodes=0)
 
     def is_near_tie(self, prompt: Sequence[int], tokens: Sequence[int], place: int, params: SamplingParams) -> bool:
         sampler = self._model.sampler(params)

@@ -48,11 +48,11 @@ def compute_bytes(header: ModelHeader, context: int, chunk: int, rows: int, *, f
     cells, tokens = _cells(context), _reserved(context, chunk, rows)
     width, queries = header.width, header.heads * header.key_size
     values = max(header.kv_heads) * header.value_size
-    masks = _caches(header) * (cells + 2 * values + 4)  # and where each token's keys and values go
+    masks = _caches(header) * (cells // 2 + 8 if flash else cells + 2 * values + 4)  # and where keys and values go
     scores = 0 if flash else header.heads * cells
-    attention = 4 * width + 2 * queries + scores + masks
+    attention = 4 * width + (3 if flash else 2) * queries + scores + masks
     feed_forward = 4 * width + queries + 3 * header.ffn + masks
-    logits = rows * len(header.vocabulary.tokens) + tokens * 2 * width
+    logits = rows * (len(header.vocabulary.tokens) + 2 * width) + tokens * 3 * width
     return _FLOAT * max(tokens * max(attention, feed_forward), logits)
 
 
