@@ -14,6 +14,7 @@ from edgespec.cache import cache_folder
 from edgespec.engines.llamacpp.kernel import NotRepacked, matrix_kernel
 from edgespec.engines.llamacpp.library import engine_version
 from edgespec.engines.llamacpp.model import LlamaModel
+from edgespec.engines.llamacpp.repack import beside_the_file
 from edgespec.errors import PagingError, UsageError
 from edgespec.layers import layer_order, measured_influence
 from edgespec.memory.budget import parse_budget, read_limits, resident_bytes
@@ -131,13 +132,13 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
     plan = make_plan(request)
     if "self" in stages and plan.paging != "resident":
         raise UsageError("a target that drafts by itself must fit the memory: raise --budget, or leave the stage self out")
-    if "layers" in stages and plan.paging == "slots":
+    if "layers" in stages and plan.streamed:
         progress("finding the layers that matter")
         order = layer_order(measured_influence(target, plan, threads))
         give_back()
         request = replace(request, order=order, process=resident_bytes())
         plan = make_plan(request)
-    notes = [*_notes(options, stages, request.drafter, plan)]
+    notes = [*_notes(options, stages, target, request.drafter, plan)]
     pages = existing_pages(target) if plan.paging == "slots" and options.pages == "auto" else None
     if pages:
         notes.append(f"paging repacked weights from {pages.identity.path}")
@@ -163,6 +164,7 @@ def _request(
     options: Options, stages: Set[Stage], budget: int, target: ModelHeader, drafter: ModelHeader | None, speeds: Speeds
 ) -> Request:
     drafter = drafter if "drafter" in stages else None
+    give_back()  # what reading headers took
     return Request(
         budget, target, drafter, speeds, resident_bytes(), options.context,
         max_nodes=MOST_NODES if drafter or stages - {"drafter"} else 0,
@@ -170,18 +172,27 @@ def _request(
         spoken=bool(stages & {"ngram", "datastore"}),
         viewed=((drafter,) if drafter and options.draft_cells else ()) + ((target,) if "self" in stages else ()),
         draft_cells=options.draft_cells,
+        target_beside=beside_the_file(target),
+        drafter_beside=beside_the_file(drafter) if drafter else 0,
     )  # fmt: skip
 
 
-def _notes(options: Options, stages: Set[Stage], drafter: ModelHeader | None, plan: MemoryPlan) -> Iterator[str]:
+def _notes(
+    options: Options, stages: Set[Stage], target: ModelHeader, drafter: ModelHeader | None, plan: MemoryPlan
+) -> Iterator[str]:  # fmt: skip
     """What a user may not expect."""
+    if not target.chat_template:
+        yield (
+            "the model has no chat template, it is not made for chat: `run` continues the prompt as it is, "
+            "messages reach it as lines such as 'user: hello'"
+        )
     if options.target is None:
         yield "no --target given: using the small pair that ships with edgespec"
     if stages and not (drafter or stages & {"self", "layers"}):
         spoken = stages & {"ngram", "datastore"}
         yield "no drafter: " + ("guesses come from what was said before" if spoken else "speculation is off")
     if "layers" in stages and not plan.kept:
-        yield "no layers draft: " + ("all are resident" if plan.paging == "resident" else "none fits the budget")
+        yield "no layers draft: " + ("none fits the budget" if plan.streamed else "all are resident")
 
 
 def with_pages(prepared: Prepared, options: Options, progress: Progress) -> Prepared:
@@ -291,4 +302,5 @@ def load_models(prepared: Prepared, progress: Progress = lambda text: None, time
         if prepared.plan.kept:
             drafter = target.shallow()
         undo.pop_all()
+    give_back()  # what reading vocabularies took
     return Loaded(prepared, target, drafter)

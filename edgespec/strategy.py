@@ -213,7 +213,9 @@ class Strategy:
             return FixedPolicy(0, "off: as asked" if self._options.mode == "off" else "off: nothing guesses")
         if self.mode == "llmcad":
             return AlphaPolicy(prepared.plan.max_nodes)
-        return auto_policy(prepared, self._manner(verify)) if self.mode == "auto" else FixedPolicy(self._options.nodes)
+        if self.mode == "auto":
+            return auto_policy(prepared, self._manner(verify))
+        return FixedPolicy(min(self._options.nodes, prepared.plan.max_nodes))
 
     def _manner(self, verify: str) -> str:
         """What else acceptance depends on than the pair; the usual manner has no name."""
@@ -227,7 +229,8 @@ class Strategy:
         inner = self._model_drafter(params, drawer, sources) if self.sessions else NoDrafter()
         if not (sources and self._sources):
             return inner
-        return StagedDrafter(inner, self._spoken, self._sources, self._trust, alone=not self.sessions)
+        most = self._loaded.prepared.plan.max_nodes
+        return StagedDrafter(inner, self._spoken, self._sources, self._trust, alone=not self.sessions, most=most)
 
     def _model_drafter(self, params: SamplingParams, drawer: Drawer | None, sources: bool) -> Drafter:
         size, nodes = len(self._loaded.prepared.target.vocabulary.tokens), self._loaded.prepared.plan.max_nodes

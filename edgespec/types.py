@@ -66,6 +66,7 @@ class Vocabulary:
     tokens: tuple[bytes, ...] = field(repr=False)
     bos: int | None
     eos: int | None
+    merges: int = 0  # rules of how tokens are put together, which a tokenizer holds too
 
 
 @dataclass(frozen=True)

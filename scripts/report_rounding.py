@@ -16,8 +16,8 @@ import numpy as np
 import edgespec
 from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.engines.llamacpp.session import LlamaSession
-from edgespec.loading import embedded_model
 from edgespec.modelfile.header import read_model
+from edgespec.shipped import embedded_model
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import Floats
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import edgespec
-from edgespec.loading import embedded_model
+from edgespec.shipped import embedded_model
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from parity import Judge

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).parent.parent
+REAL_ENVIRONMENT = dict(os.environ)  # with the user's own cache, before it is kept out of it
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
 
 settings.register_profile("edgespec", deadline=None, print_blob=True)
@@ -34,6 +37,15 @@ def target_path() -> Path:
 @pytest.fixture(scope="session")
 def drafter_path() -> Path:
     return ROOT / "models/edgespec-drafter.gguf"
+
+
+@pytest.fixture(scope="session")
+def real_model_path() -> Path:
+    """Gemma 3 270M, fetched into the user's cache once; tests that want it are skipped where it cannot be."""
+    done = subprocess.run([ROOT / "scripts/real_model.sh"], capture_output=True, text=True, env=REAL_ENVIRONMENT)
+    if done.returncode:
+        pytest.skip((done.stderr.splitlines() or ["scripts/real_model.sh failed"])[-1])
+    return Path(done.stdout.strip())
 
 
 @pytest.fixture(scope="session")

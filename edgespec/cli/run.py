@@ -70,7 +70,7 @@ def run(
     text = _prompt(prompt, file)
     opening = opened(trace, **opt.for_loading(locals()))
     with opening as runtime, interruptible(runtime):
-        chunks = _answer(runtime, text if raw else _messages(text, system), sampling, echo=not as_object)
+        chunks = _answer(runtime, text if raw else _asked(runtime, text, system), sampling, echo=not as_object)
         if as_object:
             write(json.dumps(as_json(runtime, chunks)) + "\n")
         else:
@@ -99,7 +99,12 @@ def _sampling(given: dict[str, Any]) -> dict[str, Any]:
     return taken | {"stop": tuple(given["stop"] or ())}
 
 
-def _messages(text: str, system: str | None) -> list[Message]:
+def _asked(runtime: api.Runtime, text: str, system: str | None) -> str | Sequence[Message]:
+    """Messages for the model's template; a model without one, as a note says, goes on with the text."""
+    if not runtime.header.chat_template:
+        if system:
+            raise UsageError("this model has no chat template, so it knows no --system: write it into the prompt")
+        return text
     head: list[Message] = [{"role": "system", "content": system}] if system else []
     return [*head, {"role": "user", "content": text}]
 

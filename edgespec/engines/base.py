@@ -31,6 +31,10 @@ class Session(Protocol):
     def capacity(self) -> int:
         """The largest `length` plus tree that fits."""
 
+    @property
+    def rows(self) -> int:
+        """The most nodes that one pass scores, and the most leaves of a tree."""
+
     def extend(self, tokens: Sequence[int]) -> None:
         """Append tokens; in wide chunks, the last of which may wait for the next `score` and share its pass."""
 

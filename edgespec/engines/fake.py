@@ -44,18 +44,23 @@ class FakeModel:
         mixed: Floats = (1 - self._agreement) * row + self._agreement * self._teacher.logits(history)
         return mixed
 
-    def session(self, capacity: int = 4096, before_pass: Callable[[], None] = lambda: None, stalls: int = 64) -> FakeSession:
-        return FakeSession(self, capacity, before_pass, stalls)
+    def session(
+        self, capacity: int = 4096, before_pass: Callable[[], None] = lambda: None, stalls: int = 64, rows: int = 64
+    ) -> FakeSession:  # fmt: skip
+        return FakeSession(self, capacity, before_pass, stalls, rows)
 
 
 class FakeSession:
     """Implements `engines.base.ViewableSession`; `before_pass` may raise to play a failing engine.
 
-    Every pass offers its waiting time, `stalls` times at most.
+    Every pass offers its waiting time, `stalls` times at most. It scores `rows` nodes at most.
     A token's key and query are the same random vector, so that queries look for tokens like themselves.
     """
 
-    def __init__(self, model: FakeModel, capacity: int, before_pass: Callable[[], None], stalls: int = 64) -> None:
+    def __init__(
+        self, model: FakeModel, capacity: int, before_pass: Callable[[], None], stalls: int = 64, rows: int = 64
+    ) -> None:  # fmt: skip
+        self.rows = rows
         self._model, self.capacity, self._before_pass, self._stalls = model, capacity, before_pass, stalls
         self.tokens: list[int] = []
         self._scored = 0
@@ -78,6 +83,8 @@ class FakeSession:
             raise ContextFull(f"the context of {self.capacity} tokens is full: raise --context")
         if start > self._scored:
             raise ValueError(f"nodes must be scored in order: {self._scored} were, {start} was asked for")
+        if max(len(tree) - start, tree.leaves) > self.rows:
+            raise ValueError(f"{len(tree) - start} nodes with {tree.leaves} leaves are too many for a pass of {self.rows}")
         self._before_pass()
         stalls = self._stalls
         while stalls and self._idle and self._idle(1.0):

@@ -17,6 +17,7 @@ __all__ = [
     "Limits",
     "cgroup_peak",
     "format_size",
+    "high_water",
     "parse_budget",
     "parse_share",
     "parse_size",
@@ -187,8 +188,11 @@ def _meminfo(path: Path) -> tuple[int, int]:
 def peak_memory(root: Path = Path("/")) -> int:
     """The most memory in use so far: the kernel's figure for a capped cgroup of our own, else this process's high-water mark."""
     peak = cgroup_peak(root)
-    if peak is not None:
-        return peak
+    return high_water(root) if peak is None else peak
+
+
+def high_water(root: Path = Path("/")) -> int:
+    """The most this process held at a time, code included; page cache that it only read through is not counted."""
     try:
         for line in (root / "proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

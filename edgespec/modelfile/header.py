@@ -120,7 +120,9 @@ def _vocabulary(fields: _Fields, name: str) -> Vocabulary:
         raise ModelInvalid(f"{name}: carries no vocabulary: convert the model again")
     texts = tuple(token for token in tokens if isinstance(token, bytes))
     model, pre = fields.text("tokenizer.ggml.model") or "", fields.text("tokenizer.ggml.pre") or ""
-    return Vocabulary(model, pre, texts, fields.token_id("bos"), fields.token_id("eos"))
+    merges = fields.raw("tokenizer.ggml.merges")
+    rules = len(merges) if isinstance(merges, tuple) else 0
+    return Vocabulary(model, pre, texts, fields.token_id("bos"), fields.token_id("eos"), rules)
 
 
 def check_pair(target: ModelHeader, drafter: ModelHeader) -> None:

@@ -73,10 +73,10 @@ class Decoder:
         """What of the tree is worth verifying, grown until nothing more is; and the seconds that growing took."""
 
         def worth(nodes: int, logprob: float) -> bool:
-            return nodes < room and self.policy.worth(nodes, logprob)
+            return nodes < min(room, self.target.rows - 1) and self.policy.worth(nodes, logprob)
 
         nodes = 1
-        while nodes < min(len(tree), room + 1) and self.policy.worth(
+        while nodes < min(len(tree), room + 1, self.target.rows) and self.policy.worth(
             nodes - 1, tree.logprobs[nodes], drafted=True, measured=nodes in tree.measured
         ):
             nodes += 1
@@ -86,7 +86,8 @@ class Decoder:
         ready = time.perf_counter()
         while self.drafter.step(worth):
             pass
-        return tree.head(len(tree)), time.perf_counter() - ready  # a copy: the tree grows on while the target works
+        seconds = time.perf_counter() - ready
+        return tree.head(min(len(tree), self.target.rows)), seconds  # a copy: the tree grows on while the target works
 
     def _idle(self, seconds: float) -> bool:
         """In the target's stalls: draft ahead, unless drafting does not pay at all."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from ggufs import with_template
 
 from edgespec.errors import EdgespecError
 
@@ -47,6 +48,21 @@ def test_run_answers_on_stdout_and_talks_on_stderr() -> None:
     assert done.stdout == "The capital of France is Paris.\n"
     assert "tokens/s" in done.stderr
     assert "ships with edgespec" in done.stderr
+
+
+def test_a_model_without_a_template_goes_on_with_the_prompt_and_that_is_said(target_path: Path, tmp_path: Path) -> None:
+    model = str(with_template(target_path, None, tmp_path / "plain.gguf"))
+    options = ("--budget", "1GiB", "--context", "256", "--max-tokens", "8")
+    done, raw = (edgespec("run", model, "Once upon a time", *options, *more) for more in ((), ("--raw",)))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("no chat template, it is not made for chat: `run` continues the prompt as it is") == 1
+    assert done.stdout == raw.stdout
+    refused = edgespec("run", model, "Once upon a time", *options, "--system", "Be brief.")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--system" in refused.stderr
+    talked = edgespec("chat", "--target", model, *options, stdin="hello\nand again\n")
+    assert talked.returncode == 0, talked.stderr
+    assert talked.stderr.count("not made for chat") == 1
 
 
 def test_run_json_is_one_object_with_everything(inflated_path: Path, drafter_path: Path) -> None:

@@ -61,7 +61,7 @@ def wanted(header: ModelHeader) -> Iterator[list[np.ndarray]]:
     model.close()
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 1.0])
 def test_paged_logits_are_the_engines_own_bit_for_bit(header: ModelHeader, wanted: list[np.ndarray], share: float) -> None:
     model = LlamaModel(header, plan_for(header, "slots", share), threads=2, strict=True)
     assert model.paging == "slots"

@@ -1,5 +1,7 @@
 """Weights paged from a page file are computed as the engine's own repacked ones; the head alone stays as it is."""
 
+import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 import edgespec
 from edgespec import repacking
 from edgespec.engines.llamacpp.model import LlamaModel
-from edgespec.engines.llamacpp.repack import Repacker
+from edgespec.engines.llamacpp.repack import Repacker, beside_the_file
 from edgespec.errors import BudgetError
 from edgespec.memory.layout import segment_sizes
 from edgespec.memory.pagefile import PageFile
@@ -104,3 +106,16 @@ def test_without_room_the_weights_are_paged_as_they_are(header: ModelHeader, mon
     monkeypatch.setattr("edgespec.memory.pagefile.shutil.disk_usage", lambda folder: SimpleNamespace(free=10))
     with edgespec.load(header.path, budget=least(header), context=256) as runtime:
         assert any("paging weights as they are" in note and "free some" in note for note in runtime.notes)
+
+
+def test_what_a_resident_model_takes_beside_its_file_is_what_the_engine_says(
+    header: ModelHeader, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The embedding of this one is tied and has fast kernels: it is there twice."""
+    with caplog.at_level(logging.DEBUG, "edgespec.engine"):
+        LlamaModel(header, None, threads=2).close()
+    held = sum(float(size) for size in re.findall(r"model buffer size = +([\d.]+) MiB", caplog.text)) * (1 << 20)
+    planned = header.weight_bytes + beside_the_file(header)
+    assert beside_the_file(header) > 0
+    assert held <= planned + 20_000  # as it is rounded in the log
+    assert planned <= 1.05 * held

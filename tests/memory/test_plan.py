@@ -151,3 +151,36 @@ def test_special_targets_are_announced() -> None:
         ({"sliding_window": 512}, "attends within"),
     ):
         assert word in plan(400 * MIB, model([4 * MIB] * 4, **change)).notes[0]
+
+
+def test_what_fits_as_it_is_in_the_file_needs_no_ring() -> None:
+    """An embedding that is larger than a layer, and a layout that takes more memory than the file."""
+    target = model([MIB] * 4, core=100 * MIB)
+    request = Request(0, target, None, SPEEDS, 50 * MIB, 256, target_beside=100 * MIB)
+    least = plan(1 << 40, target).total  # resident, with nothing beside
+    made = make_plan(replace(request, budget=least + 10 * MIB))
+    assert (made.paging, made.streamed, made.ring_bytes, made.kept) == ("slots", (), 0, ())
+    assert make_plan(replace(request, budget=least + 110 * MIB)).paging == "resident"
+    assert make_plan(replace(request, budget=made.minimum)).streamed
+
+
+@given(st.integers(100, 3000), st.sampled_from([1000, 32_000, 262_144]))
+def test_rows_of_a_large_vocabulary_stay_a_small_part_of_the_budget(megabytes: int, tokens: int) -> None:
+    target = model([4 * MIB] * 4, vocabulary=replace(VOCABULARY, tokens=(b"a",) * tokens))
+    try:
+        made = make_plan(Request(megabytes * MIB, target, None, SPEEDS, 50 * MIB, 256, max_nodes=32))
+    except BudgetError:
+        return
+    assert made.max_nodes in (32, 15, 7)
+    assert made.max_nodes == 7 or 2 * 4 * (made.max_nodes + 1) * tokens <= made.budget // 16
+    assert made.max_nodes == 32 or any(f"at most {made.max_nodes} nodes" in note for note in made.notes)
+
+
+def test_a_target_without_speculation_has_one_row() -> None:
+    target = model([4 * MIB] * 4, vocabulary=replace(VOCABULARY, tokens=(b"a",) * 262_144))
+    with pytest.raises(BudgetError) as plain:
+        make_plan(Request(MIB, target, None, SPEEDS, 50 * MIB, 256, max_nodes=0))
+    with pytest.raises(BudgetError) as drafted:
+        make_plan(Request(MIB, target, None, SPEEDS, 50 * MIB, 256, max_nodes=32))
+    assert plain.value.minimum
+    assert drafted.value.minimum == pytest.approx(plain.value.minimum + 14 * MIB, abs=2 * MIB)

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import gguf
 import jsonschema
 import openai
 import pytest
 from conftest_server import served
-from ggufs import copied, written
+from ggufs import with_template
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,15 +106,6 @@ TOOLS = [
         }, "required": ["city", "days"],
     }}} for name in ("weather", "time")
 ]  # fmt: skip
-
-
-def with_template(path: Path, template: str, out: Path) -> Path:
-    """The same model with another chat template."""
-    reader, writer = gguf.GGUFReader(path), gguf.GGUFWriter(out, "llama")
-    copied(reader, writer, but=["tokenizer.chat_template"])
-    writer.add_chat_template(template)
-    written(writer, reader.tensors)
-    return out
 
 
 @pytest.fixture(params=TEMPLATES)

@@ -17,13 +17,13 @@ TARGET = FakeModel(6, seed=1)  # its greedy text soon repeats itself
 SMALL = FakeModel(6, seed=9, teacher=TARGET, agreement=0.5)
 
 
-def staged(inner, trust: Trust | None = None) -> StagedDrafter:
+def staged(inner, trust: Trust | None = None, most: int = 32) -> StagedDrafter:
     spoken = SpokenText(1000)
-    return StagedDrafter(inner, spoken, [spoken], trust or Trust(), alone=isinstance(inner, NoDrafter))
+    return StagedDrafter(inner, spoken, [spoken], trust or Trust(), alone=isinstance(inner, NoDrafter), most=most)
 
 
-def rounds(drafter, params: SamplingParams, nodes: int = 8, most: int = 120) -> list[Round]:
-    decoder = Decoder(TARGET.session(), drafter, FixedPolicy(nodes), FakeSampler(params), lambda token: False)
+def rounds(drafter, params: SamplingParams, nodes: int = 8, most: int = 120, rows: int = 64) -> list[Round]:
+    decoder = Decoder(TARGET.session(rows=rows), drafter, FixedPolicy(nodes), FakeSampler(params), lambda token: False)
     return list(decoder.rounds([3], most))
 
 
@@ -37,6 +37,17 @@ def test_the_text_stays_as_it_is(seed: int, temperature: float, nodes: int, alon
     params = SamplingParams(temperature=temperature, seed=seed)
     inner = NoDrafter() if alone else ModelDrafter(SMALL.session(), vocabulary=6)
     assert text(rounds(staged(inner), params, nodes)) == text(rounds(NoDrafter(), params, 0))
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 40), st.sampled_from([0.0, 1.0]), st.booleans())
+def test_no_pass_is_wider_than_the_sessions_are(seed: int, most: int, nodes: int, agreement: float, doubted: bool) -> None:
+    """A session refuses more nodes, or leaves, than it has rows for; stalls, checks and guesses all add some."""
+    small = FakeModel(6, seed=9, teacher=TARGET, agreement=agreement)
+    inner = ModelDrafter(small.session(rows=most + 1), vocabulary=6, leaves=most)
+    drafter = staged(inner, Doubted() if doubted else None, most)
+    params = SamplingParams(temperature=0.5, seed=seed)
+    assert text(rounds(drafter, params, nodes, rows=most + 1)) == text(rounds(NoDrafter(), params, 0))
 
 
 def test_text_that_repeats_is_guessed_without_a_drafter() -> None:

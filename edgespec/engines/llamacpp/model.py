@@ -24,6 +24,7 @@ from edgespec.engines.llamacpp.spill import Spill
 from edgespec.engines.llamacpp.tokenizer import LlamaTokenizer
 from edgespec.errors import EngineError, ModelChanged
 from edgespec.memory.pagefile import PageFile
+from edgespec.memory.pager import Pager
 from edgespec.memory.weightfile import WeightFile
 from edgespec.modelfile.header import unchanged
 from edgespec.modelfile.layers import some_layers
@@ -111,23 +112,27 @@ class LlamaModel:
         _log.warning("%s", note)
 
     @property
+    def _pager(self) -> Pager | None:
+        return self._paged.pager if self._paged else None
+
+    @property
     def bytes_read(self) -> int:
         return self._file.bytes_read if self._file else 0
 
     @property
     def wait_seconds(self) -> float:
         """Time the passes spent waiting for the disk."""
-        return self._paged.pager.wait_seconds if self._paged else 0.0
+        return self._pager.wait_seconds if self._pager else 0.0
 
     @property
     def idle_seconds(self) -> float:
         """Time of such waits that was put to use."""
-        return self._paged.pager.idle_seconds if self._paged else 0.0
+        return self._pager.idle_seconds if self._pager else 0.0
 
     @property
     def read_seconds(self) -> float:
         """Time the reader spent reading streamed layers."""
-        return self._paged.pager.read_seconds if self._paged else 0.0
+        return self._pager.read_seconds if self._pager else 0.0
 
     @property
     def callback_seconds(self) -> float:
@@ -191,7 +196,7 @@ class LlamaModel:
         if self._model:
             model, self._model = self._model, None
             if self._paged:
-                self._paged.pager.close()
+                self._paged.stop()
             llama().llama_model_free(model)
             if self._paged:
                 self._paged.close()

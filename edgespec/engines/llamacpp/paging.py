@@ -184,7 +184,8 @@ class PagedWeights:
             point(weights[self.rows.name], self.rows.address)
             self._lent[self.rows.name] = self.rows.address
         self._places = {key: self._targets(layout) for key, layout in resident.streamed.items()}
-        self.pager = Pager(file, resident.streamed, sorted(resident.streamed), resident.ring, timeline)
+        streamed = sorted(resident.streamed)  # none where all of it fits in the plain layout
+        self.pager = Pager(file, resident.streamed, streamed, resident.ring, timeline) if streamed else None
         ends = [key_of(layer, len(PARTS) - 1) for layer in range(header.layers)] if observe else []
         self.callbacks = Callbacks(header.layers, {*resident.streamed, *ends}, self._at_boundary)
 
@@ -202,25 +203,30 @@ class PagedWeights:
     def _at_boundary(self, key: int, before: bool, tensor: int) -> None:
         if self._observe and not before and key % len(PARTS) == len(PARTS) - 1:
             self._observe(key // len(PARTS), floats_at(tensor, self._width))
-        if key in self._places:
-            self._page(key, before)
+        if self.pager and key in self._places:
+            self._page(self.pager, key, before)
 
-    def _page(self, key: int, before: bool) -> None:
+    def _page(self, pager: Pager, key: int, before: bool) -> None:
         arrived = time.perf_counter()
         layer, part = divmod(key, len(PARTS))
         name = "compute up to {}" if before else "compute {} {}"
         self._timeline.add("target", max(self._since, self.callbacks.began), arrived, name, layer, PARTS[part])
         if before:
-            slot = self.pager.acquire(key, self.callbacks.idle)
+            slot = pager.acquire(key, self.callbacks.idle)
             for addresses, place in self._places[key]:
                 point(addresses, slot + place)
         else:
-            self.pager.release(key)
+            pager.release(key)
         self._since = time.perf_counter()
 
+    def stop(self) -> None:
+        """End the reading, before the model goes."""
+        if self.pager:
+            self.pager.close()
+
     def close(self) -> None:
-        """After the contexts, before the model: stop the reader, then give the memory back."""
-        self.pager.close()
+        """After the contexts and the model: give the memory back."""
+        self.stop()
         self._resident.close()
         if self._repacker:
             self._repacker.close()

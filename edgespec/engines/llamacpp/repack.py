@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgespec.engines.llamacpp.library import InitParams, ggml
-from edgespec.engines.llamacpp.pointers import Mark, mark_of
+from edgespec.engines.llamacpp.pointers import Mark, Refusal, mark_of
 from edgespec.modelfile.quants import number_of
-from edgespec.types import TensorExtent
+from edgespec.types import ModelHeader, TensorExtent
 
-__all__ = ["Repacker"]
+__all__ = ["Repacker", "beside_the_file"]
 
 _P = ctypes.c_void_p
 
@@ -48,14 +48,19 @@ class Repacker:
         assert home is not None
         return mark_of(home.tensor)
 
+    def size(self, weight: TensorExtent) -> int:
+        """Bytes of a supported weight as it is laid out."""
+        home = self._home(weight)
+        assert home is not None
+        return int(self._base.ggml_backend_buft_get_alloc_size(self._buffer_type, home.tensor))
+
     def repack(self, weight: TensorExtent, data: memoryview) -> memoryview:
         """The repacked bytes of `data`, valid until the next call for the same type and shape."""
         home = self._home(weight)
         assert home is not None
         source = (ctypes.c_char * weight.size).from_buffer(data)
         self._base.ggml_backend_tensor_set(home.tensor, ctypes.addressof(source), 0, weight.size)
-        size = self._base.ggml_backend_buft_get_alloc_size(self._buffer_type, home.tensor)
-        return memoryview((ctypes.c_char * size).from_address(ggml().get_data(home.tensor))).cast("B")
+        return memoryview((ctypes.c_char * self.size(weight)).from_address(ggml().get_data(home.tensor))).cast("B")
 
     def close(self) -> None:
         for home in self._homes.values():
@@ -80,6 +85,37 @@ class Repacker:
             self._base.ggml_backend_buffer_free(buffer)
         self._base.ggml_free(context)
         return None
+
+
+def beside_the_file(header: ModelHeader) -> int:
+    """Bytes that a resident model holds at most beyond its weights in the file, as the engine lays them out on this CPU.
+
+    Weights with fast kernels are laid out first, each from a copy, the largest first. A tied embedding that has them is there
+    twice: to look rows up, and to multiply with.
+    """
+    repacker = Repacker()
+    try:
+        weights = sorted(_multiplied(header), key=lambda weight: -weight.size)
+        sizes = [(weight.size, repacker.size(weight)) for weight in weights if repacker.supports(weight)]
+        twice = sum(embedding.size for embedding in _tied(header) if repacker.supports(embedding))
+    except Refusal:  # whatever is held, it is not known here
+        return 0
+    finally:
+        repacker.close()
+    after = header.weight_bytes + sum(laid_out - size for size, laid_out in sizes) + twice
+    loading = [sum(laid_out for _, laid_out in sizes[: count + 1]) + size for count, (size, _) in enumerate(sizes)]
+    return max(after, *loading, 0) - header.weight_bytes
+
+
+def _multiplied(header: ModelHeader) -> list[TensorExtent]:
+    embedding = [weight for weight in header.core_tensors if weight.name == "token_embd.weight"]
+    return [weight for weight in header.tensors if weight not in embedding] + _tied(header)
+
+
+def _tied(header: ModelHeader) -> list[TensorExtent]:
+    """The embedding, where it is the head, too."""
+    core = {weight.name: weight for weight in header.core_tensors}
+    return [core["token_embd.weight"]] if "token_embd.weight" in core and "output.weight" not in core else []
 
 
 def _repacking_buffer_type(base: Any) -> int | None:

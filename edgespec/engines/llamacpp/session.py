@@ -32,6 +32,10 @@ class _Timeline:
     def evaluated(self) -> int:
         return self._cells.evaluated
 
+    @property
+    def rows(self) -> int:
+        return self._lanes.count
+
     def offer(self, idle: Idle | None) -> None:
         self._idle = idle
 
@@ -42,6 +46,8 @@ class _Timeline:
 
     def _fill(self, tree: DraftTree, start: int, before: Sequence[int]) -> tuple[int, ...]:
         """The batch for nodes `start`.. after the tokens `before`, which are not evaluated yet; the lanes it uses."""
+        if len(tree) - start > self.rows:  # the engine would end the process
+            raise UsageError(f"a pass over {len(tree) - start} nodes was asked for where {self.rows} fit: please report it")
         cells, assignment = self._cells, self._lanes.assign(tree.parents, tree.depths, start)
         base = cells.evaluated + len(before)
         for source, lane, depth in assignment.forks:

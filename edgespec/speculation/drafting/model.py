@@ -90,13 +90,13 @@ class ModelDrafter:
     def check(self, guess: Sequence[int], at: int = 0) -> None:
         """In one pass with whatever waits to be scored. Not done once the successors of `at` are known."""
         tree, start = self._tree, self._scored
-        if at < start or self._lost or tree.child(at, guess[0]) is not None:
+        if at < start or self._lost or tree.child(at, guess[0]) is not None or tree.leaves >= self._session.rows:
             return
         self._read_lag()
         first, parent = len(tree), at
-        for token in guess:
+        for token in guess[: self._session.rows - (first - start)]:
             parent = tree.add(parent, token, tree.logprobs[parent])
-        rows = self._rows()
+        rows = self._rows(len(tree)) if len(tree) > first else None
         if rows is None:
             tree.cut(first)
             return
@@ -195,24 +195,24 @@ class ModelDrafter:
         return tree.logprobs[node]
 
     def _score(self) -> None:
-        """One pass over the nodes that were not scored yet; their likeliest successors become candidates."""
-        start = self._scored
-        if start == len(self._tree) or self._lost:
-            return
-        started, cold = time.perf_counter(), self._cold
-        rows = self._rows()
-        if rows is None:
-            return
-        self._scored = len(self._tree)
-        self._collect(start, rows)
-        if not cold:
-            self._seconds = _blend(self._seconds, time.perf_counter() - started)
+        """A pass over the nodes that were not scored yet, or more where they are many; their likeliest successors become
+        candidates."""
+        while self._scored < len(self._tree) and not self._lost:
+            started, cold = time.perf_counter(), self._cold
+            start, end = self._scored, min(len(self._tree), self._scored + self._session.rows)
+            rows = self._rows(end)
+            if rows is None:
+                return
+            self._scored = end
+            self._collect(start, rows)
+            if not cold:
+                self._seconds = _blend(self._seconds, time.perf_counter() - started)
 
-    def _rows(self) -> Floats | None:
-        """Of all nodes that were not scored yet; None where the context has no room for them."""
+    def _rows(self, end: int) -> Floats | None:
+        """Of the nodes before `end` that were not scored yet; None where the context has no room for them."""
         self._cold = False
         try:
-            return self._session.score(self._tree, self._scored)
+            return self._session.score(self._tree.head(end) if end < len(self._tree) else self._tree, self._scored)
         except ContextFull:
             return None
         except BaseException:

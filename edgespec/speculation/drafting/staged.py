@@ -21,7 +21,6 @@ __all__ = ["StagedDrafter", "Trust"]
 
 _LENGTH = 24  # tokens of a guess that are looked at
 _CHECKED = 7  # of a guess in doubt: with the root, what the drafter scores at the price of little more than a step
-_LARGEST = 32  # nodes of a tree that guesses may fill
 _CHOICES = 3  # continuations of one place
 _STRAIGHT = 0.6  # a guess this likely to go on right needs no check
 _FLOOR = math.log(0.1)  # a node less likely than this is not worth a place
@@ -58,10 +57,16 @@ class Trust:
 
 
 class StagedDrafter(DrafterAround):
-    """Implements `Drafter` around `inner`, which may be a `NoDrafter`. `spoken` is told of every token."""
+    """Implements `Drafter` around `inner`, which may be a `NoDrafter`. `spoken` is told of every token.
 
-    def __init__(self, inner: Drafter, spoken: SpokenText, sources: Sequence[Source], trust: Trust, *, alone: bool) -> None:
+    Guesses fill a tree to `most` nodes, and as many leaves.
+    """
+
+    def __init__(
+        self, inner: Drafter, spoken: SpokenText, sources: Sequence[Source], trust: Trust, *, alone: bool, most: int = 32
+    ) -> None:  # fmt: skip
         super().__init__(inner)
+        self._most = most
         self._spoken, self._sources, self._trust, self._alone = spoken, sources, trust, alone
         self._recent: list[int] = []
         self._tree = DraftTree(0)
@@ -126,7 +131,8 @@ class StagedDrafter(DrafterAround):
             child = tree.child(node, token)
             if child is None:
                 logprob = min(tree.logprobs[node] + step, tree.rest(node))
-                if logprob < _FLOOR or len(tree) > _LARGEST or node in tree.draws:  # draws were made without knowing of it
+                full = len(tree) > self._most or (tree.leaves >= self._most and bool(tree.children(node)))
+                if logprob < _FLOOR or full or node in tree.draws:  # draws were made without knowing of it
                     return
                 child = tree.add(node, token, logprob)
                 tree.measured.add(child)

@@ -30,6 +30,10 @@ class ViewedSession:
     def capacity(self) -> int:
         return self._session.capacity
 
+    @property
+    def rows(self) -> int:
+        return self._session.rows
+
     def extend(self, tokens: Sequence[int]) -> None:
         if len(tokens) >= _PROMPT and not self._stale:
             self._session.attend(None)
