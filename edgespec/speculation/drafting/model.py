@@ -30,9 +30,8 @@ __all__ = ["ModelDrafter", "likeliest"]
 _NEARLY = float(np.log(0.15))  # a candidate this close to the best joins its step
 _BATCH = 12  # nodes added per step: wider steps cost little more, and fewer of them are needed
 _BRANCH = 6  # candidates taken from one row
-_FLOOR = float(np.log(1e-3))  # a path less likely than this is not worth a node
-_CHECK_FLOOR = float(np.log(0.1))  # nor one of somebody else's guess
-_AHEAD_FLOOR = float(np.log(0.02))  # nor, while it is unknown where the target goes, one less likely than this
+_CHECK_FLOOR = float(np.log(0.1))  # a path of somebody else's guess less likely than this is not worth a node
+_AHEAD_FLOOR = float(np.log(0.02))  # nor, while it is unknown where the target goes, any less likely than this
 _LARGEST = 60  # nodes of a tree, those drafted ahead included
 _PIECE = 64  # tokens of a prompt evaluated in one stall
 _NEWEST = 0.3  # weight of the newest measurement
@@ -231,7 +230,7 @@ class ModelDrafter:
         best = -self._heap[0][0] if self._heap else 0.0
         while self._heap and added < self._batch and tree.leaves < self._leaves:
             cost, parent, token = self._heap[0]
-            if -cost < max(best + _NEARLY, _FLOOR) or not worth(self._drafted, -cost):
+            if -cost < best + _NEARLY or not worth(self._drafted, -cost):
                 break
             heapq.heappop(self._heap)
             if tree.child(parent, token) is None:  # nobody guessed it before
