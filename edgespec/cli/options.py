@@ -16,9 +16,11 @@ from edgespec.strategy import VERIFIERS
 from edgespec.types import Speculation, Stage
 
 __all__ = [
+    "Branching",
     "Budget",
     "Context",
     "Datastore",
+    "DraftAhead",
     "DraftCells",
     "DraftNodes",
     "DraftView",
@@ -54,10 +56,12 @@ __all__ = [
 ]
 
 
-def _option(name: str, text: str, *, metavar: str | None = None) -> typer.models.OptionInfo:
+def _option(name: str, text: str, *, metavar: str | None = None, switch: bool = False) -> typer.models.OptionInfo:
+    """A `switch` is on until `--no-name` switches it off."""
     option: typer.models.OptionInfo = typer.Option(
-        f"--{name}", envvar=f"EDGESPEC_{name.upper().replace('-', '_')}", help=text, metavar=metavar
-    )
+        f"--{name}/--no-{name}" if switch else f"--{name}",
+        envvar=f"EDGESPEC_{name.upper().replace('-', '_')}", help=text, metavar=metavar,
+    )  # fmt: skip
     return option
 
 
@@ -97,6 +101,8 @@ DraftView = Annotated[View, _option("draft-view", "What of a long context the dr
 DraftCells = Annotated[int, _option("draft-cells", "Tokens a view that is not full has.")]
 Explain = Annotated[bool, _option("explain", "Say who guesses, how guesses are judged, and why.")]
 DraftNodes = Annotated[int, _option("draft-nodes", "Nodes per tree or chain in the fixed modes, 1 to 32.")]
+Branching = Annotated[bool, _option("branching", "Whether the drafter grows trees, or chains.", switch=True)]
+DraftAhead = Annotated[bool, _option("draft-ahead", "Whether to draft while the target waits for the disk.", switch=True)]
 Pages = Annotated[types.Pages, _option("pages", "Whether repacked weights may be kept on disk where that is faster.")]
 KvType = Annotated[types.KvType, _option("kv-type", "How the target's keys are cached; below f16 its text may change.")]
 Trace = Annotated[Path | None, _option("trace", "Write where the time went, for ui.perfetto.dev.")]

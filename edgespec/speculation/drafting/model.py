@@ -40,6 +40,7 @@ _NEWEST = 0.3  # weight of the newest measurement
 class ModelDrafter:
     """`branch=1` grows chains; `leaves` bounds the tree, what is drafted ahead included. With `batch=1` growth is best-first
     to the letter: the likeliest tree there is by this drafter's probabilities, at the price of a pass for every node.
+    Without `draft_ahead` stalls are used to read prompts, and nothing is drafted in them.
 
     `temperature` is the target's: at 0 the drafter's own distribution ranks candidates. With a `drawer` the candidates of
     a row are drawn instead, for verifiers that need to know what from.
@@ -47,12 +48,12 @@ class ModelDrafter:
 
     def __init__(
         self, session: Session, *, vocabulary: int, leaves: int = 32, branch: int = _BRANCH, batch: int = _BATCH,
-        temperature: float = 0.0, drawer: Drawer | None = None,
+        temperature: float = 0.0, drawer: Drawer | None = None, draft_ahead: bool = True,
     ) -> None:  # fmt: skip
         self._session, self._vocabulary, self._branch, self._leaves = session, vocabulary, branch, leaves
         self._batch = 1 if branch == 1 else batch
         self._sharpness = 1.0 / temperature if temperature > 0 else 1.0
-        self._drawer = drawer
+        self._drawer, self._draft_ahead = drawer, draft_ahead
         self._tree = DraftTree(0)
         self._heap: list[tuple[float, int, int]] = []  # (-cumulative logprob, parent, token)
         self._scored = 0
@@ -117,7 +118,7 @@ class ModelDrafter:
     def idle(self, seconds: float) -> bool:
         if self._lag:
             return self._read_on(seconds)
-        if self._seconds > seconds or self._drafted >= _LARGEST:
+        if not self._draft_ahead or self._seconds > seconds or self._drafted >= _LARGEST:
             return False
         before = len(self._tree)
         if self._planned is None:
