@@ -1,20 +1,21 @@
 """Whatever is drafted and however the weights are paged, the text is stock llama-cpp-python's."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from parity import Judge, Stock
 
 import edgespec
-from edgespec.types import SamplingParams
+from edgespec.types import SamplingParams, Speculation
 
 PROMPTS = [
     "What is edgespec?", "Tell me a short story.", "What is the capital of France?", "Count from 3 to 9.",
     "What is 3 plus 4?", "Repeat after me: red boat winter lamp cat", "Which is larger, 7 or 12?",
 ]  # fmt: skip
-SAMPLINGS = [
+SAMPLINGS: list[dict[str, Any]] = [
     {},
     {"repeat_penalty": 1.2},
     {"temperature": 0.8, "seed": 1, "frequency_penalty": 0.4, "presence_penalty": 0.3},
@@ -43,8 +44,8 @@ def budgets(path: Path, drafter: Path | None) -> dict[str, int]:
 
 @pytest.mark.parametrize(("mode", "paging"), [*product(["tree", "chain", "auto"], ["slots", "resident"]), ("off", "slots")])
 def test_text_is_stocks_up_to_near_ties(
-    record_property,
-    mode: str,
+    record_property: Callable[[str, object], None],
+    mode: Speculation,
     paging: str,
     engines: dict[str, tuple[Stock, Judge]],
     inflated_path: Path,

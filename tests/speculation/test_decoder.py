@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from edgespec.engines.fake import FakeModel, FakeSampler, FakeSession
 from edgespec.errors import EngineError
 from edgespec.speculation.decoder import Decoder, Policy
-from edgespec.speculation.drafting.base import NoDrafter, Worth
+from edgespec.speculation.drafting.base import Drafter, NoDrafter, Worth
 from edgespec.speculation.drafting.model import ModelDrafter
 from edgespec.speculation.policy import AlphaPolicy, FixedPolicy
 from edgespec.speculation.tree import DraftTree
@@ -47,7 +47,7 @@ class Adversary:
 
     def extend(self, tokens: Sequence[int]) -> None: ...
 
-    def check(self, guess: Sequence[int]) -> None: ...
+    def check(self, guess: Sequence[int], at: int = 0) -> None: ...
 
     def catch_up(self) -> None: ...
 
@@ -60,7 +60,9 @@ class Adversary:
         return length
 
 
-def text(params: SamplingParams, drafter, nodes: int, most: int = 40, session: FakeSession | None = None) -> list[int]:
+def text(
+    params: SamplingParams, drafter: Drafter | None, nodes: int, most: int = 40, session: FakeSession | None = None
+) -> list[int]:
     target = session or TARGET.session()
     decoder = Decoder(target, drafter or NoDrafter(), FixedPolicy(nodes), FakeSampler(params), ends=lambda token: token == 11)
     emitted = [token for done in decoder.rounds([3], most) for token in done.tokens]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice, product
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ STAGES = {
     "middle": {"drafter", "self"},
     "all": {"ngram", "drafter", "self"},
 }
-SAMPLINGS = [
+SAMPLINGS: list[dict[str, Any]] = [
     {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
     {"temperature": 0.7, "top_k": 4, "top_p": 0.95, "min_p": 0.0},
     {"temperature": 1.3, "top_k": 0, "top_p": 1.0, "min_p": 0.05, "repeat_penalty": 1.3, "presence_penalty": 0.3},
