@@ -56,6 +56,8 @@ def load(
     lossy: str | None = None,
     draft_view: View = "full",
     draft_cells: int = DRAFT_CELLS,
+    branching: bool = True,
+    draft_ahead: bool = True,
     kv_type: KvType = "f16",
     pages: Pages = "auto",
     conversations: int = 1,
@@ -66,9 +68,10 @@ def load(
     """Load a pair inside `budget` bytes ("2GiB", "60%", a number; default half of what the process may use).
 
     Without a target, the embedded pair. `context` tokens of KV cache (default: trained, 4096, or what fits).
-    `draft_nodes` is the size of the fixed modes "tree" and "chain"; 3, 7, 15 fill the kernels' blocks of rows. `stages`
-    guess: "ngram" from what was said, "datastore" from the folder `datastore`, "drafter" (default: all there are of these),
-    "layers" of a paged target that stay in memory, or "self", a resident target that looks at part of its context.
+    `draft_nodes` is the size of the fixed modes "tree" and "chain"; 3, 7, 15 fill the kernels' blocks of rows. Without
+    `branching` the drafter grows chains in every mode, without `draft_ahead` nothing while the target waits for the disk.
+    `stages` guess: "ngram" from what was said, "datastore" from the folder `datastore`, "drafter" (default: all there are of
+    these), "layers" of a paged target that stay in memory, or "self", a resident target that looks at part of its context.
     `verify` is a lossless method of `speculation.verify.METHODS`; `lossy` one that leaves the target's distribution.
     Of a longer context the drafter looks at `draft_cells` tokens by `draft_view`: "window", "retrieval", or "full".
     `kv_type` is how the target's keys are cached; only f16 leaves its text as it is. `pages`: whether streamed weights may
@@ -83,8 +86,9 @@ def load(
     if pages not in get_args(Pages):
         raise UsageError(f"pages={pages!r}: choose one of {', '.join(get_args(Pages))}")
     guessing = SpeculationOptions(
-        speculation, draft_nodes, tuple(stages) if stages else None, datastore, verify, lossy, draft_view, draft_cells
-    )
+        speculation, draft_nodes, tuple(stages) if stages else None, datastore, verify, lossy, draft_view, draft_cells,
+        branching, draft_ahead,
+    )  # fmt: skip
     if conversations < 1:
         raise UsageError(f"conversations={conversations} is out of range: at least 1")
     started = time.perf_counter()

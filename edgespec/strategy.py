@@ -18,11 +18,9 @@ from edgespec.memory.plan import DRAFT_CHUNK, MOST_NODES, SPOKEN_CONTEXTS, votin
 from edgespec.speculation.decoder import Policy
 from edgespec.speculation.drafting.base import Drafter, NoDrafter
 from edgespec.speculation.drafting.datastore import Datastore
-from edgespec.speculation.drafting.draw import Drawer
+from edgespec.speculation.drafting.guessers import Guessers, Proposal
 from edgespec.speculation.drafting.lookup import Source, SpokenText
-from edgespec.speculation.drafting.middle import ChainGuesser, MiddleDrafter
-from edgespec.speculation.drafting.model import ModelDrafter
-from edgespec.speculation.drafting.staged import StagedDrafter, Trust
+from edgespec.speculation.drafting.staged import Trust
 from edgespec.speculation.drafting.view import ViewedSession
 from edgespec.speculation.policy import AlphaPolicy, AutoPolicy, FixedPolicy
 from edgespec.speculation.retrieval import Shape, View
@@ -43,6 +41,7 @@ class SpeculationOptions:
     """What a user asks for. `stages=None`: n-grams, the drafter if there is one, the datastore if one is named.
 
     `verify="auto"` measures how fast chosen and drawn guesses are, and uses what is faster; a seed then does not name a text.
+    Without `branching` the drafter grows chains in every mode, without `draft_ahead` nothing while the target waits.
     """
 
     mode: Speculation = "auto"
@@ -53,6 +52,8 @@ class SpeculationOptions:
     lossy: str | None = None
     draft_view: View = "full"
     draft_cells: int = DRAFT_CELLS
+    branching: bool = True
+    draft_ahead: bool = True
 
     def __post_init__(self) -> None:
         checks = {
@@ -65,6 +66,8 @@ class SpeculationOptions:
         for what, (good, known) in checks.items():
             if not good:
                 raise UsageError(f"{what}: choose from {', '.join(known)}")
+        if self.mode == "tree" and not self.branching:
+            raise UsageError("a tree without branching is a chain: use --speculation chain")
         if not 1 <= self.nodes <= MOST_NODES:
             raise UsageError(f"draft_nodes={self.nodes} is out of range: 1 to {MOST_NODES}")
         if self.shape.view == "full" and "self" in (self.stages or ()):
@@ -83,6 +86,11 @@ class SpeculationOptions:
             return ()
         found: tuple[Stage, ...] = ("ngram", "datastore", "drafter") if self.datastore else ("ngram", "drafter")
         return found if self.stages is None else self.stages
+
+    @property
+    def trees(self) -> bool:
+        """Whether drafts may branch."""
+        return self.branching and self.mode != "chain"
 
     @property
     def shape(self) -> Shape:
@@ -115,19 +123,21 @@ class Strategy:
         self, options: SpeculationOptions, loaded: Loaded, target: LlamaSession, datastore: Datastore | None = None
     ) -> None:
         self._options, self._loaded = options, loaded
-        plan = loaded.prepared.plan
-        self._middle = self._open_middle(target)
-        self._small = self._open_small()
-        self._spoken, self._trust = SpokenText(SPOKEN_CONTEXTS * plan.context), Trust()
-        self._sources: list[Source] = []
-        if plan.max_nodes and "ngram" in options.wanted:
-            self._sources.append(self._spoken)
-        if plan.max_nodes and datastore:
-            self._sources.append(datastore)
+        self._guessers = self._open(target, datastore)
         self.stages = self._stages()
         self.mode: Speculation = options.mode if self.stages else "off"
         self._policies: dict[str, Policy] = {}  # by verifier
         self._last = self._choose(SamplingParams())
+
+    def _open(self, target: LlamaSession, datastore: Datastore | None) -> Guessers:
+        plan, options = self._loaded.prepared.plan, self._options
+        spoken = SpokenText(SPOKEN_CONTEXTS * plan.context)
+        sources: list[Source | None] = [spoken if "ngram" in options.wanted else None, datastore]
+        return Guessers(
+            vocabulary=len(self._loaded.prepared.target.vocabulary.tokens), nodes=plan.max_nodes, spoken=spoken, trust=Trust(),
+            sources=[source for source in sources if source is not None and plan.max_nodes],
+            middle=self._open_middle(target), small=self._open_small(), branching=options.trees, draft_ahead=options.draft_ahead,
+        )  # fmt: skip
 
     def _open_middle(self, target: LlamaSession) -> ViewedSession | None:
         """The target looking at part of its context."""
@@ -148,18 +158,19 @@ class Strategy:
     @property
     def sessions(self) -> list[Session]:
         """Of whoever drafts by computing."""
-        return [session for session in (self._middle, self._small) if session]
+        return self._guessers.sessions
 
     @property
     def portable(self) -> LlamaSession | None:
         """The drafter's session, if a file has all of it."""
-        return self._small if isinstance(self._small, LlamaSession) and self._small.portable else None
+        small = self._guessers.small
+        return small if isinstance(small, LlamaSession) and small.portable else None
 
     def _stages(self) -> tuple[Stage, ...]:
-        used = {source.name for source in self._sources}
-        if self._middle:
+        used = {source.name for source in self._guessers.sources}
+        if self._guessers.middle:
             used.add("self")
-        if self._small:
+        if self._guessers.small:
             used.add("layers" if self._loaded.prepared.plan.kept else "drafter")
         return tuple(stage for stage in get_args(Stage) if stage in used)
 
@@ -172,8 +183,8 @@ class Strategy:
             return
         name = self._last = self._choose(params)
         method = LOSSY[self._options.lossy] if self._options.lossy else METHODS[name]
-        with self._drawer(params, method) as drawer:
-            drafter = self._drafter(params, drawer, sources=name != "block")  # blocks are of drawn guesses alone
+        with self._proposal(params, method) as proposal:
+            drafter = self._guessers.drafter(method, params, proposal)
             yield Generation(drafter, method.make(params.seed + 1), self.policy, self.verify)
 
     @property
@@ -221,36 +232,20 @@ class Strategy:
         """What else acceptance depends on than the pair; the usual manner has no name."""
         judged = f"lossy {self._options.lossy}" if self._options.lossy else verify
         seen = "" if self.draft_view == "full" else f" {self.draft_view} {self._options.draft_cells}"
+        seen += "" if self._options.trees else " chains"
         usual = (self.stages, judged) == (("ngram", "drafter"), "match")
         return seen if usual else f" {'+'.join(self.stages)} {judged}{seen}"
 
-    def _drafter(self, params: SamplingParams, drawer: Drawer | None, *, sources: bool) -> Drafter:
-        """`sources`: whether guesses that the last drafter did not draw itself may be in the tree."""
-        inner = self._model_drafter(params, drawer, sources) if self.sessions else NoDrafter()
-        if not (sources and self._sources):
-            return inner
-        most = self._loaded.prepared.plan.max_nodes
-        return StagedDrafter(inner, self._spoken, self._sources, self._trust, alone=not self.sessions, most=most)
-
-    def _model_drafter(self, params: SamplingParams, drawer: Drawer | None, sources: bool) -> Drafter:
-        size, nodes = len(self._loaded.prepared.target.vocabulary.tokens), self._loaded.prepared.plan.max_nodes
-        branch = {"branch": 1} if self.mode == "chain" else {}
-        last = self.sessions[0]
-        drafter = ModelDrafter(last, vocabulary=size, leaves=nodes, temperature=params.temperature, drawer=drawer, **branch)
-        if self._middle and self._small and sources:
-            return MiddleDrafter(drafter, ChainGuesser(self._small, size))
-        return drafter
-
     @contextmanager
-    def _drawer(self, params: SamplingParams, method: Method) -> Iterator[Drawer | None]:
-        """Draws from what the drafter would say itself under the same sampling, penalties aside."""
-        drafter = self._loaded.target if self._middle else self._loaded.drafter
+    def _proposal(self, params: SamplingParams, method: Method) -> Iterator[Proposal | None]:
+        """What the drafter would say itself under the same sampling, penalties aside; None where guesses are chosen."""
+        drafter = self._loaded.target if self._guessers.middle else self._loaded.drafter
         if method.drawn == "no" or drafter is None:
             yield None
             return
-        size = min(len(self._loaded.prepared.target.vocabulary.tokens), drafter.tokenizer.size)
+        size = min(self._guessers.vocabulary, drafter.tokenizer.size)
         with closing(drafter.sampler(replace(params, **_UNBIASED), size)) as sampler:
-            yield Drawer(sampler.probs, 1 if self.mode == "chain" else method.guesses, params.seed, method.drawn)
+            yield sampler.probs
 
     @property
     def draft_view(self) -> View:
@@ -272,6 +267,10 @@ class Strategy:
             if isinstance(policy, AutoPolicy):
                 keep_policy(self._loaded.prepared, policy, self._manner(verify))
 
+    @property
+    def _when(self) -> str:
+        return "also while the target waits for the disk" if self._options.draft_ahead else "never while the target waits"
+
     def explain(self) -> list[str]:
         """What guesses and how it is judged, and why, as lines for people."""
         stages = ", ".join(self.stages) or "none"
@@ -279,7 +278,11 @@ class Strategy:
             f"stages: {stages}; drafter's view: {self.draft_view}; verified by {self.verify}",
             f"policy: {self.policy.reason}",
         ]
+        if self.sessions:
+            lines.append(f"drafts: {'trees' if self._options.trees else 'chains'}, {self._when}")
         if self._options.verify == "auto":
             known = {name: policy.measured_rate() for name, policy in self._policies.items() if isinstance(policy, AutoPolicy)}
             lines += [f"{name}: {rate:.2f} tokens/s measured" for name, rate in known.items() if rate]
-        return lines + [f"guesses of {name}: {right:.0%} of {tried:.0f} right" for name, right, tried in self._trust.summary()]
+        return lines + [
+            f"guesses of {name}: {right:.0%} of {tried:.0f} right" for name, right, tried in self._guessers.trust.summary()
+        ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import inspect
 import re
@@ -58,7 +59,7 @@ def of_class(kind: type) -> Iterator[str]:
             yield from entry(name, value, 3)
 
 
-def main() -> str:
+def reference() -> str:
     lines = ["# API\n\nMade from the docstrings by `python scripts/api_reference.py`.\n"]
     lines += entry("edgespec.load", edgespec.load, 2)
     for kind in CLASSES:
@@ -67,5 +68,10 @@ def main() -> str:
     return "\n".join(lines)
 
 
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    print(reference())
+
+
 if __name__ == "__main__":
-    print(main())
+    main()

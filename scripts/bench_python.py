@@ -20,7 +20,7 @@ from typing import Any
 import gguf
 import numpy as np
 
-from edgespec.engines.llamacpp import session as session_room
+from edgespec.engines.llamacpp.library import llama
 from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.memory.layout import segment_sizes, spread
 from edgespec.modelfile.header import read_model
@@ -73,6 +73,8 @@ def write_random(path: Path, *, vocabulary: int, width: int, layers: int) -> Non
 class Bush(NoDrafter):
     """Drafts a fixed bush of nodes: the cost of real drafting is not in question here."""
 
+    promise = -1.0
+
     def begin(self, pending: int) -> DraftTree:
         self._tree = DraftTree(pending)
         return self._tree
@@ -100,7 +102,7 @@ def rounds(model: LlamaModel, count: int) -> tuple[float, float, float]:
     """Medians in seconds: a whole round, the engine's pass in it, and the waiting for the disk in that."""
     session = model.session(context=1024, chunk=64, max_nodes=NODES)
     inside: list[float] = []
-    lib = session_room.llama()
+    lib = llama()
     decode = lib.llama_decode
 
     def timed(*arguments: Any) -> int:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +25,7 @@ from bench_views import long_texts
 
 from edgespec.memory.budget import format_size
 
+Answer = tuple[str, float, float, dict[str, Any]]
 CLIENTS, NAMES = 50, ("Anna", "Tom", "Mia", "Ben", "Lily")
 
 
@@ -63,12 +64,13 @@ def served(args: argparse.Namespace, *more: str) -> Iterator[Server]:
             process.terminate()
 
 
-def answer(server: Server, messages: list[dict[str, str]], tokens: int) -> tuple[str, float, float, dict[str, Any]]:
+def answer(server: Server, messages: list[dict[str, str]], tokens: int) -> Answer:
     """The streamed text, the seconds to its first piece and to its end, and its usage."""
     body = {
         "messages": messages, "max_tokens": tokens, "temperature": 0, "stream": True, "stream_options": {"include_usage": True}
     }  # fmt: skip
-    began, first, said, usage = time.perf_counter(), 0.0, "", {}
+    began, first, said = time.perf_counter(), 0.0, ""
+    usage: dict[str, Any] = {}
     with server.http.stream("POST", "/v1/chat/completions", json=body) as response:
         lines = response.iter_lines()
         for line in lines:
@@ -82,11 +84,16 @@ def answer(server: Server, messages: list[dict[str, str]], tokens: int) -> tuple
     return said, first, time.perf_counter() - began, usage
 
 
+def medians(runs: Sequence[Answer]) -> tuple[float, float]:
+    """Seconds to the first piece and to the end."""
+    return statistics.median(run[1] for run in runs), statistics.median(run[2] for run in runs)
+
+
 def first_bytes(args: argparse.Namespace) -> Iterator[str]:
     with served(args) as server:
         asked = [[{"role": "user", "content": f"Tell me a short story about {name}."}] for name in NAMES]
         runs = [answer(server, messages, 128) for messages in asked][1:]  # the first warms up
-    first, whole = (statistics.median(run[place] for run in runs) for place in (1, 2))
+    first, whole = medians(runs)
     yield f"| first byte of a streamed answer | {first * 1000:.0f} ms, of {whole * 1000:.0f} ms for the whole |"
 
 
@@ -114,7 +121,8 @@ def crowd(args: argparse.Namespace) -> Iterator[str]:
 
 def turns(args: argparse.Namespace) -> Iterator[str]:
     """Second turns of conversations that took their first ones one after the other."""
-    texts, waits, cached = long_texts(args.conversations)["documentation"], {}, {}
+    texts, cached = long_texts(args.conversations)["documentation"], {}
+    waits: dict[str, list[tuple[float, float]]] = {}
     for kept in ("1", str(args.conversations)) * args.pairs:
         with served(args, "--conversations", kept) as server:
             talks = [[{"role": "user", "content": text[: args.characters]}] for text in texts]
@@ -124,7 +132,7 @@ def turns(args: argparse.Namespace) -> Iterator[str]:
                     {"role": "user", "content": "What is the capital of France?"},
                 ]
             runs = [answer(server, messages, 16) for messages in talks]
-        waits.setdefault(kept, []).append([statistics.median(run[place] for run in runs) for place in (1, 2)])
+        waits.setdefault(kept, []).append(medians(runs))
         cached[kept] = [run[3]["prompt_tokens_details"]["cached_tokens"] for run in runs]
         length = round(statistics.median(run[3]["prompt_tokens"] for run in runs))
     for kept, seconds in waits.items():

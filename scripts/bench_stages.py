@@ -20,6 +20,7 @@ from edgespec.speculation.drafting.lookup import SpokenText
 from edgespec.speculation.drafting.model import ModelDrafter
 from edgespec.speculation.drafting.staged import StagedDrafter, Trust
 from edgespec.speculation.policy import FixedPolicy
+from edgespec.types import Stage
 from pair import pydocs
 
 TOKENS, CONTEXT = 512, 1536
@@ -65,7 +66,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--texts", default=",".join(texts()))
     args = parser.parse_args()
-    stages = ("ngram", "drafter") if args.drafter else ("ngram",)
+    stages: tuple[Stage, ...] = ("ngram", "drafter") if args.drafter else ("ngram",)
     bench = Bench(Options(args.target, args.drafter, args.budget, CONTEXT, stages=stages), TOKENS)
     sides = Sides(bench)
     other = "drafter alone" if args.drafter else "plain"

@@ -6,10 +6,12 @@ many more candidates a row.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.engines.llamacpp.session import LlamaSession
@@ -26,7 +28,8 @@ PROMPTS, TOKENS, CONTEXT = 40, 64, 512
 
 def questions(count: int) -> list[str]:
     """Questions nobody trained on, in the chat frame, over held-out documentation."""
-    stream, found = corpus.documents(random.Random(5), pydocs.load(holdout=True)), []
+    stream = corpus.documents(random.Random(5), pydocs.load(holdout=True))
+    found: list[str] = []
     while len(found) < count:
         asked = [text for role, text in next(stream) if role == "user"]
         if asked and len(asked[0]) < 400:
@@ -42,7 +45,7 @@ class Pair:
             m.session(context=CONTEXT, chunk=256, max_nodes=32) for m in (self.target, self.drafter)
         ]
 
-    def tokens_per_pass(self, nodes: int, shape: dict[str, int], temperature: float, texts: Sequence[str]) -> float:
+    def tokens_per_pass(self, nodes: int, shape: dict[str, Any], temperature: float, texts: Sequence[str]) -> float:
         """Over all `texts`, greedy or sampled with seed 1; the first pass of each, which is plain, is not counted."""
         tokens = passes = 0
         for text in texts:
@@ -61,13 +64,14 @@ class Pair:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     pair = Pair()
     texts = {"questions": questions(PROMPTS), "documentation": [text[:400] for text in pydocs.load(holdout=True).texts[:PROMPTS]]}
     print("| text | temperature | nodes | chain | tree | optimum | tree / chain | tree / optimum |\n" + "|---" * 8 + "|")
     for name, prompts in texts.items():
         for temperature in (0.0, 0.8):
             for nodes in (8, 16, 32):
-                shapes = ({"branch": 1}, {}, {"batch": 1, "branch": 32})
+                shapes: tuple[dict[str, int], ...] = ({"branch": 1}, {}, {"batch": 1, "branch": 32})
                 chain, tree, best = (pair.tokens_per_pass(nodes, shape, temperature, prompts) for shape in shapes)
                 print(
                     f"| {name} | {temperature} | {nodes} | {chain:.2f} | {tree:.2f} | {best:.2f} | {tree / chain:.2f} | "

@@ -66,7 +66,8 @@ def main() -> None:
         voting = voting_layers(model.header)
         return model.session(context=context, chunk=64, max_nodes=MOST_NODES, voting=voting, resident=resident)
 
-    whole, views = session(), ("retrieval", "window")
+    views: tuple[View, ...] = ("retrieval", "window")
+    whole = session()
     base = measure(whole, tokens, BASE, Shape("full", args.cells))
     print("| tokens of context | view | ms a drafted token | of the baseline |\n|---|---|---|---|")
     print(f"| {BASE} | full | {1e3 * base:.1f} | 1.00 |", flush=True)

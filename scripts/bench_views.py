@@ -60,8 +60,8 @@ class Views:
         """Drafts accepted, and verified, in `tokens` tokens."""
         for session in (self._main, self._small):
             session.rewind(0)
-        session = ViewedSession(self._small, Shape(view, cells))
-        drafter = ModelDrafter(session, vocabulary=self.tokenizer.size, branch=1)
+        viewed = ViewedSession(self._small, Shape(view, cells))
+        drafter = ModelDrafter(viewed, vocabulary=self.tokenizer.size, branch=1)
         drafter.extend(prompt[:-1])
         sampler = self._models[0].sampler(SamplingParams())
         rounds = list(Decoder(self._main, drafter, FixedPolicy(NODES), sampler, lambda token: False).rounds(prompt, tokens))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import subprocess
@@ -142,7 +143,9 @@ def row(said: Published, models: dict[str, Any], name: str) -> tuple[list[str], 
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the packages are, or go")
+    folder: Path = parser.parse_args().folder
     if not folder.is_dir():
         download(folder)
     said, models = read(folder), json.loads(CATALOG.read_text())["models"]

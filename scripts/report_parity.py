@@ -11,6 +11,7 @@ import argparse
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import edgespec
 from edgespec.shipped import embedded_model
@@ -20,7 +21,7 @@ from pair import corpus, pydocs
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from parity import Judge, Stock, plain_tokens
 
-SAMPLINGS: list[dict[str, float]] = [
+SAMPLINGS: list[dict[str, Any]] = [
     {},
     {"temperature": 0.8, "seed": 1},
     {"temperature": 1.5, "seed": 3, "top_k": 20, "top_p": 0.9},
@@ -29,7 +30,8 @@ TOKENS = 48
 
 
 def prompts(count: int) -> list[str]:
-    stream, found = corpus.documents(random.Random(99), pydocs.load(holdout=True)), []
+    stream = corpus.documents(random.Random(99), pydocs.load(holdout=True))
+    found: list[str] = []
     while len(found) < count:
         asked = [text for role, text in next(stream) if role == "user"]
         if asked and len(asked[0]) < 300:
@@ -48,7 +50,7 @@ def main() -> None:
         positions = flips = errors = near = 0
         with edgespec.load(args.target, embedded_model("drafter"), budget=args.budget, context=512, speculation=mode) as runtime:
             for options in SAMPLINGS:
-                params = SamplingParams(max_tokens=TOKENS, **options)  # type: ignore[arg-type]
+                params = SamplingParams(max_tokens=TOKENS, **options)
                 for text in asked:
                     messages = [{"role": "user", "content": text}]
                     prompt, done = runtime.prompt_tokens(messages), runtime.chat(messages, max_tokens=TOKENS, **options)

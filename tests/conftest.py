@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ settings.load_profile("edgespec")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Keep the user's cache out of it. On the file system of the checkout: direct reads do not work everywhere."""
     folder = tmp_path_factory.mktemp("cache")
     patch = pytest.MonkeyPatch()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from edgespec import Runtime
+from edgespec.engines.base import Idle
 
 
 def processed(runtime: Runtime) -> Callable[[], int]:
@@ -10,10 +11,10 @@ def processed(runtime: Runtime) -> Callable[[], int]:
     cells, count = runtime._target._cells, 0
     run = cells.run
 
-    def counting(idle: object) -> None:
+    def counting(idle: Idle | None) -> None:
         nonlocal count
         count += len(cells.batch.tokens)
         run(idle)
 
-    cells.run = counting
+    cells.run = counting  # type: ignore[method-assign]
     return lambda: count

@@ -102,8 +102,8 @@ def _add_hole(writer: gguf.GGUFWriter, name: str, dimensions: tuple[int, ...]) -
     """The bytes it takes."""
     if len(dimensions) == 1:
         writer.add_tensor_info(name, dimensions, np.dtype(np.float32), 4 * dimensions[0])
-        return -(-4 * dimensions[0] // writer.data_alignment) * writer.data_alignment
+        return int(-(-4 * dimensions[0] // writer.data_alignment) * writer.data_alignment)
     row = dimensions[0] // 32 * 34
     size = dimensions[1] * row
     writer.add_tensor_info(name, (dimensions[1], row), np.dtype(np.uint8), size, gguf.GGMLQuantizationType.Q8_0)
-    return -(-size // writer.data_alignment) * writer.data_alignment
+    return int(-(-size // writer.data_alignment) * writer.data_alignment)

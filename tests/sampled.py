@@ -33,7 +33,7 @@ def answers(model: edgespec.Runtime, judge: Judge, count: int, **sampling: Any) 
     messages: list[dict[str, str]] = []
     plain = None
     for number in range(count):
-        said = [{"role": "assistant", "content": plain.text}] if plain and number % 3 == 2 else []
+        said: list[dict[str, str]] = [{"role": "assistant", "content": plain.text}] if plain and number % 3 == 2 else []
         asked = _NEXT if said else _OPENINGS[number % len(_OPENINGS)].format(number)
         messages = [*(messages + said if said else []), {"role": "user", "content": asked}]
         options = {**sampling, "seed": number}

@@ -20,7 +20,7 @@ from edgespec import Runtime
 from edgespec.batch import Batch, Task
 from edgespec.errors import RuntimeFault, UsageError
 
-LINES = [
+LINES: list[dict[str, Any]] = [
     {"id": "a", "prompt": "It was a cold evening, and Anna", "max_tokens": 8},
     {"messages": [{"role": "user", "content": "What is the capital of France?"}], "max_tokens": 16},
     {"prompt": "Hello", "max_tokens": 0},
@@ -31,12 +31,12 @@ LINES = [
 ]
 
 
-def write(path: Path, lines: list[dict[str, object]]) -> Path:
+def write(path: Path, lines: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 
 
-def read(path: Path) -> list[dict[str, object]]:
+def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -108,7 +108,7 @@ def test_a_full_disk_ends_it_and_what_was_answered_stays(tmp_path: Path, monkeyp
 
 def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
     """Killed at random moments until it is through; the output is that of one undisturbed run."""
-    lines = [{"prompt": f"Number {number} was", "max_tokens": 24} for number in range(30)]
+    lines: list[dict[str, Any]] = [{"prompt": f"Number {number} was", "max_tokens": 24} for number in range(30)]
     source, out = write(tmp_path / "in.jsonl", lines), tmp_path / "out.jsonl"
     command = [sys.executable, "-m", "edgespec", "batch", str(source), str(out), "--budget", "1GiB", "--context", "512"]
     chance, kills = random.Random(4), 0

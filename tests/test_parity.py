@@ -2,9 +2,10 @@
 same seed without drafting, out of the distribution that stock draws from.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +13,13 @@ from parity import Judge, Stock, plain_tokens
 
 import edgespec
 from edgespec.speculation.tree import DraftTree
-from edgespec.types import SamplingParams
+from edgespec.types import SamplingParams, Speculation
 
 PROMPTS = [
     "What is edgespec?", "Tell me a short story.", "What is the capital of France?", "Count from 3 to 9.",
     "What is 3 plus 4?", "Repeat after me: red boat winter lamp cat", "Which is larger, 7 or 12?",
 ]  # fmt: skip
-SAMPLINGS = [
+SAMPLINGS: list[dict[str, Any]] = [
     {},
     {"repeat_penalty": 1.2},
     {"temperature": 0.8, "seed": 1, "frequency_penalty": 0.4, "presence_penalty": 0.3},
@@ -47,8 +48,8 @@ def budgets(path: Path, drafter: Path | None) -> dict[str, int]:
 
 @pytest.mark.parametrize(("mode", "paging"), [*product(["tree", "chain", "auto"], ["slots", "resident"]), ("off", "slots")])
 def test_text_is_the_targets_up_to_near_ties(
-    record_property,
-    mode: str,
+    record_property: Callable[[str, object], None],
+    mode: Speculation,
     paging: str,
     engines: dict[str, tuple[Stock, Judge]],
     inflated_path: Path,
@@ -74,11 +75,12 @@ def test_text_is_the_targets_up_to_near_ties(
 
 
 @pytest.mark.parametrize("options", SAMPLINGS[2:])
-def test_what_may_be_drawn_and_how_likely_is_stocks(options: dict[str, float], engines: dict[str, tuple[Stock, Judge]]) -> None:
+def test_what_may_be_drawn_and_how_likely_is_stocks(options: dict[str, Any], engines: dict[str, tuple[Stock, Judge]]) -> None:
     """At every place of an answer, after what was said before it."""
     (stock, judge), params = engines["resident"], SamplingParams(**options)
     session, sampler = judge.model.session(context=256, chunk=64, max_nodes=0), judge.model.sampler(params)
-    pending, said = 9, []
+    pending = 9
+    said: list[int] = []
     for _ in range(24):
         row = np.array(session.score(DraftTree(pending))[0])
         ours, theirs = sampler.probs(row), stock.probs(row, said, params)

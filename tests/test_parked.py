@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from budgets import tight_budget
@@ -46,7 +47,10 @@ class Carried(FakeSession):
         return self.tokens
 
 
-def made(kind: type[FakeSession]) -> FakeSession:
+Kind = TypeVar("Kind", bound=FakeSession)
+
+
+def made(kind: type[Kind]) -> Kind:
     return kind(FakeModel(), 1 << 20, lambda: None)
 
 
@@ -56,7 +60,8 @@ STEP = st.tuples(st.integers(0, 4), st.integers(1, 4 * _WORTHWHILE), st.integers
 @given(st.integers(0, 3), st.lists(STEP, max_size=12), st.booleans())
 def test_sessions_go_on_from_the_longest_beginning_there_is(most: int, steps: list[tuple[int, int, int]], broken: bool) -> None:
     parking, target, small, viewed = Parking(most), made(Carried), made(Carried), made(FakeSession)
-    sessions, seen = (target, small, viewed), {}
+    sessions: tuple[FakeSession, ...] = (target, small, viewed)
+    seen: dict[int, list[int]] = {}
     for place, (who, grown, behind) in enumerate(steps):
         prompt = seen.get(who, [who]) + [1000 * who + 7] * grown
         target.broken = broken and place == len(steps) - 1

@@ -5,8 +5,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from budgets import tight_budget
@@ -15,6 +16,7 @@ import edgespec
 from edgespec import Runtime, errors
 from edgespec.loading import Options, prepare
 from edgespec.memory.weightfile import WeightFile
+from edgespec.types import Speculation
 
 STORY = [{"role": "user", "content": "Tell me a short story."}]
 
@@ -81,7 +83,7 @@ def test_stop_strings_end_the_text_before_them(paged: Runtime) -> None:
     assert word not in stopped.text
 
 
-def test_the_second_turn_pays_only_for_its_own_tokens(paged: Runtime) -> None:
+def test_the_second_turn_pays_only_for_its_own_tokens(paged: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     first = paged.chat(STORY, max_tokens=20)
     passes = paged._target.passes
     turn = [*STORY, {"role": "assistant", "content": first.text}, {"role": "user", "content": "Thanks!"}]
@@ -91,11 +93,15 @@ def test_the_second_turn_pays_only_for_its_own_tokens(paged: Runtime) -> None:
     )
     assert kept >= len(paged.prompt_tokens(STORY))
     seen: list[int] = []
-    real, paged._target.extend = paged._target.extend, lambda tokens: (seen.extend(tokens), real(tokens))[1]
-    try:
+    real = paged._target.extend
+
+    def noted(tokens: Sequence[int]) -> None:
+        seen.extend(tokens)
+        real(tokens)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(paged._target, "extend", noted)
         again = paged.chat(turn, max_tokens=1)
-    finally:
-        paged._target.extend = real
     assert len(seen) <= len(prompt) - kept + 1
     assert paged._target.passes == passes + 1
     paged.chat([{"role": "user", "content": "Hello!"}], max_tokens=4)
@@ -119,6 +125,7 @@ def test_leaving_a_stream_early_keeps_the_runtime_usable(paged: Runtime) -> None
     next(stream)
     with pytest.raises(errors.Busy):
         next(paged.stream(STORY, wait=False))
+    assert isinstance(stream, Generator)
     stream.close()
     assert paged.chat(STORY, max_tokens=20).tokens == wanted.tokens
 
@@ -168,7 +175,7 @@ def test_asyncio_stream_and_its_cancellation(paged: Runtime) -> None:
         {"min_p": float("nan")},
     ],
 )
-def test_bad_sampling_is_refused(paged: Runtime, options: dict[str, object]) -> None:
+def test_bad_sampling_is_refused(paged: Runtime, options: dict[str, Any]) -> None:
     with pytest.raises(errors.UsageError):
         paged.generate("x", **options)
 
@@ -245,7 +252,7 @@ def test_exit_while_another_thread_generates_does_not_crash(inflated_path: Path,
 
 
 def test_a_busy_python_thread_does_not_stall_a_sweep(paged: Runtime) -> None:
-    """Only that it works; how fast is measured by scripts/bench_gil.py."""
+    """Only that it works; how fast is measured by scripts/bench_python.py."""
     stop = threading.Event()
 
     def spin() -> None:
@@ -274,9 +281,10 @@ def _slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("mode", ["tree", "chain", "auto", "llmcad"])
-def test_drafting_in_stalls_leaves_the_text_as_it_is(paged: Runtime, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drafting_in_stalls_leaves_the_text_as_it_is(paged: Runtime, mode: Speculation, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = paged._loaded.prepared
-    files = prepared.target.path, prepared.drafter.path
+    assert prepared.drafter is not None
+    files = Path(prepared.target.path), Path(prepared.drafter.path)
     wanted = paged.chat(STORY, max_tokens=40)
     _slow_disk(monkeypatch)
     budget = tight_budget(*files)

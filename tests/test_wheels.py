@@ -37,10 +37,12 @@ class Place:
 
     def run(self, *command: object, timeout: float = 60) -> str:
         """From elsewhere."""
-        command, elsewhere = tuple(map(str, command)), self.root.parent
-        done = subprocess.run(command, capture_output=True, text=True, env=self.environment, cwd=elsewhere, timeout=timeout)
+        done = subprocess.run(
+            [str(word) for word in command], capture_output=True, text=True, timeout=timeout,
+            env=self.environment, cwd=self.root.parent,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return str(done.stdout)
 
 
 def place(way: str, folder: Path) -> Place:
@@ -60,9 +62,9 @@ def place(way: str, folder: Path) -> Place:
 def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
     made = place(request.param, tmp_path_factory.mktemp(request.param))
     assert not any(shutil.which(name, path=made.environment["PATH"]) for name in ("cc", "c++", "gcc", "g++", "clang", "cmake"))
-    options = {"plain": [], "user": ["--user", "--ignore-installed"], "target": ["--target", made.root]}[request.param]
+    ways: dict[str, list[object]] = {"plain": [], "user": ["--user", "--ignore-installed"], "target": ["--target", made.root]}
     wheels = [path.resolve() for path in Path(FOLDER or "").glob("*.whl")]
-    made.run(made.python, "-m", "pip", "install", "--only-binary", ":all:", *options, *wheels, timeout=600)
+    made.run(made.python, "-m", "pip", "install", "--only-binary", ":all:", *ways[request.param], *wheels, timeout=600)
     return made
 
 

@@ -16,9 +16,11 @@ from edgespec.strategy import VERIFIERS
 from edgespec.types import Speculation, Stage
 
 __all__ = [
+    "Branching",
     "Budget",
     "Context",
     "Datastore",
+    "DraftAhead",
     "DraftCells",
     "DraftNodes",
     "DraftView",
@@ -55,11 +57,12 @@ __all__ = [
 ]
 
 
-def option(name: str, text: str, **more: Any) -> typer.models.OptionInfo:
-    """An option with its environment twin; `more` is typer's."""
+def option(name: str, text: str, *, switch: bool = False, **more: Any) -> typer.models.OptionInfo:
+    """An option with its environment twin; a `switch` is on until `--no-name` switches it off; `more` is typer's."""
     made: typer.models.OptionInfo = typer.Option(
-        f"--{name}", envvar=f"EDGESPEC_{name.upper().replace('-', '_')}", help=text, **more
-    )
+        f"--{name}/--no-{name}" if switch else f"--{name}",
+        envvar=f"EDGESPEC_{name.upper().replace('-', '_')}", help=text, **more,
+    )  # fmt: skip
     return made
 
 
@@ -97,6 +100,8 @@ DraftView = Annotated[View, option("draft-view", "What of a long context the dra
 DraftCells = Annotated[int, option("draft-cells", "Tokens a view that is not full has.")]
 Explain = Annotated[bool, option("explain", "Say who guesses, how guesses are judged, and why.")]
 DraftNodes = Annotated[int, option("draft-nodes", "Nodes per tree or chain in the fixed modes, 1 to 32.")]
+Branching = Annotated[bool, option("branching", "Whether the drafter grows trees, or chains.", switch=True)]
+DraftAhead = Annotated[bool, option("draft-ahead", "Whether to draft while the target waits for the disk.", switch=True)]
 Pages = Annotated[types.Pages, option("pages", "Whether repacked weights may be kept on disk where that is faster.")]
 KvType = Annotated[types.KvType, option("kv-type", "How the target's keys are cached; below f16 its text may change.")]
 Trace = Annotated[Path | None, option("trace", "Write where the time went, for ui.perfetto.dev.")]

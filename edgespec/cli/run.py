@@ -53,6 +53,8 @@ def run(
     lossy: opt.Lossy = None,
     draft_view: opt.DraftView = "full",
     draft_cells: opt.DraftCells = DRAFT_CELLS,
+    branching: opt.Branching = True,
+    draft_ahead: opt.DraftAhead = True,
     kv_type: opt.KvType = "f16",
     pages: opt.Pages = "auto",
     threads: opt.Threads = None,

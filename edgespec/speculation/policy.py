@@ -9,7 +9,7 @@ bottleneck nodes cost nothing up to what computes while it reads; where arithmet
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from edgespec.speculation.tree import DraftTree
@@ -18,6 +18,8 @@ from edgespec.types import ROW_BLOCK, Acceptance, Tables
 __all__ = ["AlphaPolicy", "AutoPolicy", "FixedPolicy"]
 
 _FLOOR = math.log(0.02)  # a node less likely than this is not worth one even for nothing
+_FIXED_FLOOR = math.log(1e-3)  # nor a place in a tree of fixed size, which would rather stay smaller
+_LEAST, _MOST = math.log(1e-6), math.log(0.9)  # bounds of LLMCad's alpha
 _FILLED = 0.75  # of its first node's probability, what the nodes of a block have on average; until measured
 _NEWEST = 0.15  # weight of the newest measurement of a cost
 _TRUST = 10.0  # rounds of a size until its own cost counts as much as the prediction, corrected by all sizes
@@ -37,7 +39,7 @@ _PRIOR_TREE, _PRIOR_TOKENS = 16, 3.3  # rows, and tokens a round (the embedded p
 
 @dataclass
 class FixedPolicy:
-    """Always `nodes` of them; 0 is plain decoding."""
+    """Always `nodes` of them, as far as the drafter has any idea; 0 is plain decoding."""
 
     nodes: int
     reason: str = "as asked"
@@ -47,7 +49,7 @@ class FixedPolicy:
 
         `drafted`: it is there already; `measured`: the probability is experience, not the drafter's word.
         """
-        return nodes < self.nodes
+        return nodes < self.nodes and logprob >= _FIXED_FLOOR
 
     def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None:
         """Nothing to learn."""
@@ -57,7 +59,8 @@ class FixedPolicy:
 class AlphaPolicy:
     """LLMCad's fallback rule: verify when the best branch's cumulative confidence T_c has fallen below alpha.
 
-    All drafts right: alpha *= 0.5; otherwise alpha /= T_c ** ((N_all - N_correct) / N_all), N along the best branch
+    All drafts right: alpha *= 0.5; otherwise alpha /= T_c ** ((N_all - N_correct) / N_all), of the branch that the target
+    took, as far as it was drafted; N_all is that branch's whole length down to its leaf, T_c the leaf's confidence
     (Xu et al., "LLMCad: Fast and Scalable On-device Large Language Model Inference", 2023).
     """
 
@@ -66,24 +69,18 @@ class AlphaPolicy:
 
     @property
     def reason(self) -> str:
-        return f"LLMCad's rule: drafts down to a confidence of {self.alpha:.4f}"
+        return f"LLMCad's rule: drafts down to a confidence of {self.alpha:.2g}"
 
     def worth(self, nodes: int, logprob: float, *, drafted: bool = False, measured: bool = False) -> bool:
+        """As `FixedPolicy.worth`. Nothing but alpha and the plan says how far drafts go."""
         return nodes < self.largest and logprob >= math.log(self.alpha)
 
     def learn(self, tree: DraftTree, accepted: Acceptance, draft_seconds: float, sweep_seconds: float) -> None:
-        leaves = set(range(1, len(tree))) - set(tree.parents)
-        if not leaves:
-            self.alpha = max(1e-6, self.alpha * 0.5)  # nothing was confident enough to be drafted: ask for less
-            return
-        best = max(leaves, key=lambda leaf: tree.logprobs[leaf])
-        branch = tree.path(best)[1:]
-        wrong = len(branch) - len(set(branch) & set(accepted.path))
-        if wrong:
-            self.alpha /= math.exp(tree.logprobs[best] * wrong / len(branch))
-        else:
-            self.alpha *= 0.5
-        self.alpha = min(0.9, max(1e-6, self.alpha))
+        """A tree of nothing but its root was right as a whole: nothing was confident enough, so ask for less."""
+        branch = _branch_taken(tree, accepted.path)
+        wrong = len(set(branch) - set(accepted.path))
+        step = -tree.logprobs[branch[-1]] * wrong / (len(branch) - 1) if wrong else math.log(0.5)
+        self.alpha = math.exp(min(_MOST, max(_LEAST, math.log(self.alpha) + step)))
 
 
 @dataclass
@@ -263,6 +260,13 @@ class AutoPolicy:
         if not self._pause:
             self._looking = True
             self.reason = "on: trying drafts again"
+
+
+def _branch_taken(tree: DraftTree, path: Sequence[int]) -> list[int]:
+    """Of the tree's branches, from the root down to a leaf, the one that goes along with `path` longest; the likelier of two."""
+    leaves = set(range(len(tree))) - set(tree.parents)
+    branches = {leaf: tree.path(leaf) for leaf in leaves}
+    return branches[max(leaves, key=lambda leaf: (len(set(branches[leaf]) & set(path)), tree.logprobs[leaf]))]
 
 
 def _block(rows: int) -> int:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -82,7 +83,7 @@ def test_the_prompt_comes_from_stdin_or_a_file_and_the_environment_names_options
     question = "What is the capital of Italy?"
     file = tmp_path / "prompt.txt"
     file.write_text(question)
-    settings = {"EDGESPEC_BUDGET": "1GiB", "EDGESPEC_MAX_TOKENS": "3", "EDGESPEC_JSON": "1"}
+    settings: Any = {"EDGESPEC_BUDGET": "1GiB", "EDGESPEC_MAX_TOKENS": "3", "EDGESPEC_JSON": "1"}
     piped = json.loads(edgespec("run", stdin=question, **settings).stdout)
     read = json.loads(edgespec("run", "--file", str(file), **settings).stdout)
     assert piped["text"] == read["text"]
@@ -165,7 +166,7 @@ def test_chat_answers_every_line_and_remembers() -> None:
 
 
 def test_read_only_home_and_odd_locale_still_work(tmp_path: Path) -> None:
-    environment = {"HOME": "/proc/nowhere", "LC_ALL": "xx_YY", "PYTHONUTF8": "1", "EDGESPEC_CACHE": "/proc/nowhere/cache"}
+    environment: Any = {"HOME": "/proc/nowhere", "LC_ALL": "xx_YY", "PYTHONUTF8": "1", "EDGESPEC_CACHE": "/proc/nowhere/cache"}
     done = edgespec("run", "What is 2 plus 3?", "--budget", "1GiB", "--json", **environment)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["text"] == "2 + 3 = 5."
@@ -262,7 +263,7 @@ def test_page_files_are_listed_checked_and_removed(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.pages").write_bytes(b"not one")
     (folder / "b.pages.7.partial").write_bytes(b"left behind")
-    environment = {"EDGESPEC_CACHE": str(tmp_path)}
+    environment: Any = {"EDGESPEC_CACHE": str(tmp_path)}
     rows = json.loads(edgespec("pages", "list", "--check", "--json", **environment).stdout)
     assert rows == [
         {"name": "a.pages", "bytes": 7, "intact": False},

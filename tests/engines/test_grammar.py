@@ -59,7 +59,8 @@ def test_integers_between_two_bounds_are_said_and_no_others(low: int | None, hig
 
 def said(tokenizer: LlamaTokenizer, schema: dict[str, Any], seed: int) -> Any:
     """JSON of random tokens that the grammar allows, nothing else deciding."""
-    rng, tokens = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    tokens: list[int] = []
     params = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=seed, grammar=grammar_of_schema(schema))
     with closing(LlamaSampler(params, tokenizer, tokenizer.size, rounding=0.0)) as sampler:
         while len(tokens) < 200:

@@ -35,7 +35,7 @@ def test_whatever_rounding_turns_is_counted(
     logits: np.ndarray, noise: np.ndarray, params: SamplingParams, rounding: float
 ) -> None:
     """For draws right beside the boundaries after rounding, which are the hardest to see before."""
-    moved = logits + rounding * noise
+    moved = (logits + rounding * noise).astype(np.float32)
     edges = np.cumsum(FakeSampler(params).probs(moved))
     for drawn in np.clip(np.concatenate([edges - 1e-6, edges + 1e-6]), 0, 1 - 1e-9):
         token = drawn_token(logits, params, drawn)

@@ -112,7 +112,12 @@ def test_a_verdict_holds_until_the_engine_changes(patched: Patched, monkeypatch:
     folder = patched("ggml_graph_compute", "crash")
     runs: list[str] = []
     run = proof._run
-    monkeypatch.setattr(proof, "_run", lambda: runs.append("run") or run())
+
+    def counting() -> proof.Verdict:
+        runs.append("run")
+        return run()
+
+    monkeypatch.setattr(proof, "_run", counting)
     for _ in range(2):
         proof.proven.cache_clear()
         with pytest.raises(EngineBroken, match="SIGILL"):

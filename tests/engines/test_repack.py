@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,7 +89,7 @@ def test_norms_and_the_embedding_stay_as_they_are(header: ModelHeader, pages: Pa
 
 def test_a_page_file_is_made_used_and_announced(header: ModelHeader, drafter_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgespec.loading._WORTHWHILE", 0.0)
-    options = {"target": header.path, "budget": least(header), "context": 256, "strict": True}
+    options: dict[str, Any] = {"target": header.path, "budget": least(header), "context": 256, "strict": True}
     with edgespec.load(**options) as runtime:
         assert any("repacked weights" in note for note in runtime.notes)
         text = runtime.generate("It was a cold evening", max_tokens=12).text

@@ -1,7 +1,8 @@
 """Sessions that look at part of what was said; both engines."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,9 +122,14 @@ def test_a_viewed_session_keeps_within_its_cells_and_chooses_what_is_asked_for(m
     session = filled(make)
     shape = Shape("retrieval", 192, spare=32)
     viewed = ViewedSession(session, shape, Rebuild(stride=32))
-    seen: list[object] = []
+    seen: list[Any] = []
     attend = session.attend
-    session.attend = lambda ranges: (seen.append(ranges), attend(ranges))[1]  # type: ignore[method-assign]
+
+    def noted(ranges: Sequence[tuple[int, int]] | None) -> None:
+        seen.append(ranges)
+        attend(ranges)
+
+    session.attend = noted  # type: ignore[method-assign]
     for token in range(40, 100):
         viewed.score(DraftTree(token))
         viewed.commit([0], [token])

@@ -34,7 +34,8 @@ def test_every_entry_of_the_catalog_is_whole_and_its_drafter_is_smaller_and_of_i
 
 def test_every_entry_of_the_catalog_is_as_the_published_comparison_confirms_it() -> None:
     table = (Path(__file__).parents[2] / "docs" / "catalog.md").read_text()
-    day = date.fromisoformat(re.search(r"Made on (\S+)", table)[1])
+    [made_on] = re.findall(r"Made on (\S+)", table)
+    day = date.fromisoformat(made_on)
     rows = {cells[0]: cells for line in table.splitlines() if (cells := re.findall(r"`(.*?)`", line)) and line.startswith("| `")}
     for name, entry in catalog().items():
         assert rows.pop(name) == [name, entry.source.repo, entry.source.pattern]
@@ -76,6 +77,7 @@ def test_names_say_what_they_mean() -> None:
     assert source_named("user/repo") == Source("user/repo", "*Q4_K_M*.gguf")
     assert source_named("user/repo:q8_0") == Source("user/repo", "*q8_0*.gguf")
     target, drafter = sources_of("qwen2.5:7b")
+    assert drafter is not None
     assert (target.repo, drafter.repo) == ("Qwen/Qwen2.5-7B-Instruct-GGUF", "Qwen/Qwen2.5-0.5B-Instruct-GGUF")
     with pytest.raises(ModelNotFound, match="choose from"):
         entry_named("gpt:5")

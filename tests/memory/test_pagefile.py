@@ -1,3 +1,5 @@
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -5,7 +7,6 @@ import numpy as np
 import pytest
 
 from edgespec.errors import PagingError
-from edgespec.memory import pagefile
 from edgespec.memory.layout import PAGE
 from edgespec.memory.pagefile import Entry, find, intact, name_of, stored, write
 from edgespec.types import FileIdentity, ModelHeader, TensorExtent, Vocabulary
@@ -26,15 +27,18 @@ def entries(header: ModelHeader) -> list[Entry]:
     return [(tensor, index % 2 == 0, memoryview(rng.bytes(tensor.size))) for index, tensor in enumerate(header.tensors)]
 
 
+Made = tuple[Path, ModelHeader, list[Entry]]
+
+
 @pytest.fixture
-def made(tmp_path: Path) -> tuple[Path, ModelHeader, list[Entry]]:
+def made(tmp_path: Path) -> Made:
     header = model()
     given = entries(header)
     write(tmp_path, "toy.pages", header, given)
     return tmp_path, header, given
 
 
-def test_what_was_written_is_found_where_the_index_says(made) -> None:
+def test_what_was_written_is_found_where_the_index_says(made: Made) -> None:
     folder, header, given = made
     found = find(folder, "toy.pages", header)
     assert found is not None
@@ -49,7 +53,7 @@ def test_what_was_written_is_found_where_the_index_says(made) -> None:
     assert [path.name for path in stored(folder)] == ["toy.pages"]
 
 
-def test_a_damaged_index_or_a_cut_off_file_is_no_page_file(made) -> None:
+def test_a_damaged_index_or_a_cut_off_file_is_no_page_file(made: Made) -> None:
     folder, header, _ = made
     path = folder / "toy.pages"
     whole = path.read_bytes()
@@ -64,9 +68,10 @@ def test_a_damaged_index_or_a_cut_off_file_is_no_page_file(made) -> None:
     assert find(folder, "toy.pages", header) is not None
 
 
-def test_a_flipped_weight_is_found_by_the_check(made) -> None:
+def test_a_flipped_weight_is_found_by_the_check(made: Made) -> None:
     folder, header, _ = made
     found = find(folder, "toy.pages", header)
+    assert found is not None
     path = folder / "toy.pages"
     content = bytearray(path.read_bytes())
     content[found.tensors[2].offset + 3] ^= 1
@@ -84,7 +89,7 @@ def test_another_model_engine_or_cpu_has_another_name() -> None:
 def test_an_interrupted_write_publishes_nothing(tmp_path: Path) -> None:
     header = model()
 
-    def breaking():
+    def breaking() -> Iterator[Entry]:
         yield entries(header)[0]
         raise PagingError("the disk broke")
 
@@ -94,7 +99,7 @@ def test_an_interrupted_write_publishes_nothing(tmp_path: Path) -> None:
 
 
 def test_without_room_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pagefile.shutil, "disk_usage", lambda folder: SimpleNamespace(free=10))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10))
     with pytest.raises(PagingError, match="free some"):
         write(tmp_path, "toy.pages", model(), entries(model()))
     assert stored(tmp_path) == []

@@ -26,8 +26,11 @@ def identity(path: Path) -> FileIdentity:
     return FileIdentity(str(path), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
+Weights = tuple[FileIdentity, dict[int, Layout], dict[int, bytes]]
+
+
 @pytest.fixture
-def weights(tmp_path: Path) -> tuple[FileIdentity, dict[int, Layout], dict[int, bytes]]:
+def weights(tmp_path: Path) -> Weights:
     """A file of five layers of different sizes, layer i filled with byte i + 1; the last ends off a page boundary."""
     data, layouts, contents = bytearray(100), {}, {}
     for layer in range(LAYERS):
@@ -49,7 +52,7 @@ def sweep(pager: Pager, arena_view: memoryview, base: int, layouts: dict[int, La
 
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("pages", [7, 12, 40])
-def test_sweeps_see_every_layer_whole_and_in_order(weights, pages: int, direct: bool) -> None:
+def test_sweeps_see_every_layer_whole_and_in_order(weights: Weights, pages: int, direct: bool) -> None:
     file_id, layouts, contents = weights
     file, arena = WeightFile([file_id], direct=direct), Arena(pages * PAGE)
     ring = arena.take(pages * PAGE)
@@ -86,7 +89,9 @@ def short(buffers: list[memoryview]) -> int:
 
 @pytest.mark.parametrize("fault", [io_error, short])
 @pytest.mark.parametrize("forever", [False, True])
-def test_a_fault_at_every_read_is_retried_or_raised_and_the_pager_stays_usable(weights, fault, forever: bool) -> None:
+def test_a_fault_at_every_read_is_retried_or_raised_and_the_pager_stays_usable(
+    weights: Weights, fault: Callable[[list[memoryview]], int], forever: bool
+) -> None:
     file_id, layouts, contents = weights
     nth = 0
     while True:
@@ -111,7 +116,7 @@ def test_a_fault_at_every_read_is_retried_or_raised_and_the_pager_stays_usable(w
             return
 
 
-def test_a_changed_file_is_detected(weights) -> None:
+def test_a_changed_file_is_detected(weights: Weights) -> None:
     file_id, layouts, _ = weights
     file, arena = WeightFile([file_id]), Arena(16 * PAGE)
     os.utime(file_id.path, ns=(1, 1))
@@ -122,7 +127,7 @@ def test_a_changed_file_is_detected(weights) -> None:
     file.close()
 
 
-def test_a_truncated_file_is_an_error_not_a_bus_error(weights) -> None:
+def test_a_truncated_file_is_an_error_not_a_bus_error(weights: Weights) -> None:
     file_id, layouts, _ = weights
     file = WeightFile([file_id])
     os.truncate(file_id.path, 10)
@@ -131,7 +136,7 @@ def test_a_truncated_file_is_an_error_not_a_bus_error(weights) -> None:
     file.close()
 
 
-def test_errors_of_any_kind_reach_the_caller(weights) -> None:
+def test_errors_of_any_kind_reach_the_caller(weights: Weights) -> None:
     file_id, layouts, _ = weights
 
     def broken(fd: int, buffers: list[memoryview], offset: int) -> int:
@@ -147,7 +152,7 @@ def test_errors_of_any_kind_reach_the_caller(weights) -> None:
     file.close()
 
 
-def test_the_reader_runs_ahead_while_nobody_computes(weights) -> None:
+def test_the_reader_runs_ahead_while_nobody_computes(weights: Weights) -> None:
     file_id, layouts, _ = weights
     file, arena = WeightFile([file_id]), Arena(64 * PAGE)
     pager = Pager(file, layouts, range(LAYERS), arena.take(64 * PAGE))
@@ -174,7 +179,7 @@ def test_ring_slots_never_overlap(size: int, steps: list[tuple[bool, int]]) -> N
             assert wanted > size
 
 
-def test_a_ring_too_small_for_a_layer_is_refused(weights) -> None:
+def test_a_ring_too_small_for_a_layer_is_refused(weights: Weights) -> None:
     file_id, layouts, _ = weights
     file = WeightFile([file_id])
     with pytest.raises(PagingError, match="cannot hold"):
@@ -198,7 +203,7 @@ def test_a_closed_arena_gives_its_memory_back_whoever_holds_a_piece() -> None:
     assert psutil.Process().memory_info().rss < used - (60 << 20)
 
 
-def test_file_systems_without_direct_reads_are_read_through_the_cache(weights) -> None:
+def test_file_systems_without_direct_reads_are_read_through_the_cache(weights: Weights) -> None:
     file_id, layouts, contents = weights
 
     def refuses_direct(fd: int, buffers: list[memoryview], offset: int) -> int:
@@ -216,7 +221,7 @@ def test_file_systems_without_direct_reads_are_read_through_the_cache(weights) -
     file.close()
 
 
-def test_calibration_is_measured_once_and_a_damaged_cache_is_measured_again(weights, tmp_path: Path) -> None:
+def test_calibration_is_measured_once_and_a_damaged_cache_is_measured_again(weights: Weights, tmp_path: Path) -> None:
     file_id, cache, calls = weights[0], tmp_path / "cache/speeds.json", []
 
     def kernel() -> Callable[[int], float]:
@@ -235,7 +240,7 @@ def test_calibration_is_measured_once_and_a_damaged_cache_is_measured_again(weig
     assert measure_bandwidth(file_id) > 0
 
 
-def test_runs_past_the_end_of_the_file_read_what_is_there(weights) -> None:
+def test_runs_past_the_end_of_the_file_read_what_is_there(weights: Weights) -> None:
     file_id, _, _ = weights
     file, view = WeightFile([file_id]), Arena(64 * PAGE).take(64 * PAGE).view
     last = file_id.size // PAGE * PAGE
@@ -249,7 +254,7 @@ def slow(fd: int, buffers: list[memoryview], offset: int) -> int:
     return os.preadv(fd, buffers, offset)
 
 
-def test_waits_are_offered_with_the_time_the_reader_needs_alone(weights) -> None:
+def test_waits_are_offered_with_the_time_the_reader_needs_alone(weights: Weights) -> None:
     file_id, layouts, contents = weights
     file, arena = WeightFile([file_id], read_into=slow), Arena(16 * PAGE)
     ring = arena.take(16 * PAGE)
@@ -274,7 +279,7 @@ def test_waits_are_offered_with_the_time_the_reader_needs_alone(weights) -> None
     file.close()
 
 
-def test_who_has_nothing_to_do_is_asked_once_a_wait(weights) -> None:
+def test_who_has_nothing_to_do_is_asked_once_a_wait(weights: Weights) -> None:
     file_id, layouts, _ = weights
     file, arena = WeightFile([file_id], read_into=slow), Arena(16 * PAGE)
     pager = Pager(file, layouts, range(LAYERS), arena.take(16 * PAGE))
@@ -292,7 +297,7 @@ def test_who_has_nothing_to_do_is_asked_once_a_wait(weights) -> None:
     file.close()
 
 
-def test_what_the_idle_work_raises_leaves_the_wait_and_the_pager_stays_usable(weights) -> None:
+def test_what_the_idle_work_raises_leaves_the_wait_and_the_pager_stays_usable(weights: Weights) -> None:
     file_id, layouts, contents = weights
     file, arena = WeightFile([file_id], read_into=slow), Arena(16 * PAGE)
     ring = arena.take(16 * PAGE)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -17,7 +18,7 @@ SPEEDS = Speeds(1e9, ((1, 1e-10), (4, 1.5e-10), (16, 4e-10)))
 VOCABULARY = Vocabulary("gpt2", "x", (b"a",) * 1000, 1, 2)
 
 
-def model(layer_sizes: list[int], core: int = MIB, **changes: object) -> ModelHeader:
+def model(layer_sizes: list[int], core: int = MIB, **changes: Any) -> ModelHeader:
     offset, tensors = 4096, []
     for name, size in [("token_embd.weight", core), *((f"blk.{i}.attn_q.weight", size) for i, size in enumerate(layer_sizes))]:
         tensors.append(TensorExtent(name, (size,), "I8", 0, offset, size))

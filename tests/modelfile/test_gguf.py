@@ -1,5 +1,6 @@
 import struct
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -199,9 +200,8 @@ def test_pairs_that_differ_are_refused_naming_the_difference(model: Path, tmp_pa
 
 
 def test_special_architectures_are_detected(tmp_path: Path) -> None:
-    header = read_model(
-        write_model(tmp_path / "x.gguf", expert_count=8, **{"attention.sliding_window": 512, "ssm.state_size": 16})
-    )
+    special: dict[str, Any] = {"expert_count": 8, "attention.sliding_window": 512, "ssm.state_size": 16}
+    header = read_model(write_model(tmp_path / "x.gguf", **special))
     assert (header.experts, header.sliding_window, header.recurrent) == (8, 512, True)
     with pytest.raises(ModelInvalid, match="not sensible"):
         read_model(write_model(tmp_path / "deep.gguf", layers=0))

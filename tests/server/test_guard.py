@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections.abc import Iterator
 
 import httpx2
 import pytest
@@ -92,7 +93,7 @@ def test_what_does_not_fit_the_context_is_an_error(http: httpx2.Client) -> None:
 def test_huge_bodies_are_refused_whether_they_say_so_or_not(server: Running) -> None:
     assert httpx2.post(server.url + CHAT, content=b"x" * (9 << 20)).status_code == 413
 
-    def pieces() -> object:
+    def pieces() -> Iterator[bytes]:
         for _ in range(10):
             yield b"x" * (1 << 20)
 

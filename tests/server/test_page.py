@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,11 @@ def test_an_answer_is_stopped_with_the_button_and_with_escape(page: Page, monkey
         return verify(*arguments)
 
     monkeypatch.setattr(Decoder, "_verify", slowly)  # as a large model would
-    for stop in (lambda: page.get_by_role("button", name="Stop").click(), lambda: page.keyboard.press("Escape")):
+    stops: list[Callable[[], None]] = [
+        lambda: page.get_by_role("button", name="Stop").click(),
+        lambda: page.keyboard.press("Escape"),
+    ]
+    for stop in stops:
         ask(page, "Tell me a short story about Anna.")
         expect(page.locator(".turn.assistant span").last).to_be_visible(timeout=30_000)
         stop()

@@ -1,6 +1,7 @@
 """Requests drawn from the published document: every answer is one that it announces."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import schemathesis
@@ -23,6 +24,6 @@ def small() -> Iterator[Running]:
 
 @schema.parametrize()
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-def test_answers_are_as_the_document_says(case: schemathesis.Case, small: Running) -> None:
+def test_answers_are_as_the_document_says(case: schemathesis.Case[Any], small: Running) -> None:
     # whether a model has such tokens, tools or grammars no schema says: a valid request may be refused
     case.call_and_validate(base_url=small.url, timeout=120, excluded_checks=[positive_data_acceptance])

@@ -51,7 +51,7 @@ def test_templates_are_told_of_tools_and_of_calls() -> None:
         "{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}\n{% endfor %}"
     )
     calls = [{"id": "1", "type": "function", "function": {"name": "time", "arguments": "{}"}}]
-    messages = [{"role": "user", "content": "When?"}, {"role": "assistant", "content": "", "tool_calls": calls}]
+    messages: list[Any] = [{"role": "user", "content": "When?"}, {"role": "assistant", "content": "", "tool_calls": calls}]
     tools = [{"type": "function", "function": {"name": "time"}}]
     text = ChatTemplate(source).render(messages, tools)
     assert text.startswith('[{"function": {"name": "time"}')
@@ -99,7 +99,7 @@ FRAME = (
     "{% for c in m.tool_calls or [] %}{{ c.function.name }}({{ c.function.arguments.city }}){% endfor %}<|end|>"
     "{% endfor %}<|assistant|>"
 )
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {"type": "function", "function": {"name": name, "parameters": {
         "type": "object", "additionalProperties": False, "properties": {
             "city": {"enum": ["Paris", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9},

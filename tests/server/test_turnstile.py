@@ -11,7 +11,7 @@ from edgespec.server.errors import Refused
 from edgespec.server.turnstile import Turnstile
 
 
-async def use(turnstile: Turnstile, client: str, done: list[str], work: Callable[[], Awaitable[None]]) -> None:
+async def use(turnstile: Turnstile, client: str, done: list[str], work: Callable[[], Awaitable[object]]) -> None:
     async with turnstile.turn(client):
         assert turnstile.running == 1
         await work()
@@ -25,7 +25,8 @@ async def settle() -> None:
 
 def test_one_client_with_many_requests_holds_nobody_up() -> None:
     async def scene() -> list[str]:
-        turnstile, done = Turnstile(20), []
+        turnstile = Turnstile(20)
+        done: list[str] = []
         tasks = [asyncio.create_task(use(turnstile, name, done, settle)) for name in "aaaaabcb"]
         await asyncio.gather(*tasks)
         assert (turnstile.running, turnstile.waiting) == (0, 0)
@@ -58,7 +59,8 @@ def test_whoever_leaves_the_others_are_served(visits: list[tuple[str, int]]) -> 
     async def scene() -> None:
         turnstile = Turnstile(100)
         tasks = [asyncio.create_task(use(turnstile, client, [], settle)) for client, _ in visits]
-        stay = asyncio.create_task(use(turnstile, "stays", done := [], settle))
+        done: list[str] = []
+        stay = asyncio.create_task(use(turnstile, "stays", done, settle))
         for step in range(13):
             for task, (_, leave) in zip(tasks, visits, strict=True):
                 if leave == step:

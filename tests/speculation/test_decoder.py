@@ -1,4 +1,5 @@
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,10 +9,10 @@ from hypothesis import strategies as st
 
 from edgespec.engines.fake import FakeModel, FakeSampler, FakeSession
 from edgespec.errors import EngineError
-from edgespec.speculation.decoder import Decoder
-from edgespec.speculation.drafting.base import NoDrafter, Worth
+from edgespec.speculation.decoder import Decoder, Policy
+from edgespec.speculation.drafting.base import Drafter, NoDrafter, Worth
 from edgespec.speculation.drafting.model import ModelDrafter
-from edgespec.speculation.policy import FixedPolicy
+from edgespec.speculation.policy import AlphaPolicy, FixedPolicy
 from edgespec.speculation.tree import DraftTree
 from edgespec.types import Floats, SamplingParams
 
@@ -46,7 +47,7 @@ class Adversary:
 
     def extend(self, tokens: Sequence[int]) -> None: ...
 
-    def check(self, guess: Sequence[int]) -> None: ...
+    def check(self, guess: Sequence[int], at: int = 0) -> None: ...
 
     def catch_up(self) -> None: ...
 
@@ -59,7 +60,9 @@ class Adversary:
         return length
 
 
-def text(params: SamplingParams, drafter, nodes: int, most: int = 40, session: FakeSession | None = None) -> list[int]:
+def text(
+    params: SamplingParams, drafter: Drafter | None, nodes: int, most: int = 40, session: FakeSession | None = None
+) -> list[int]:
     target = session or TARGET.session()
     decoder = Decoder(target, drafter or NoDrafter(), FixedPolicy(nodes), FakeSampler(params), ends=lambda token: token == 11)
     emitted = [token for done in decoder.rounds([3], most) for token in done.tokens]
@@ -111,6 +114,22 @@ def test_trees_are_best_first_and_nested() -> None:
     assert len(small) == 5
     assert len(large) == 17
     assert all(large.logprobs[node] <= large.logprobs[large.parents[node]] for node in range(1, 17))
+
+
+def test_alpha_alone_decides_how_far_drafts_go() -> None:
+    """However unlikely: a chain over twelve tokens among which the model hardly has a favourite."""
+    model = FakeModel(12, seed=4, sharpness=0.3)
+
+    def least(policy: Policy) -> float:
+        drafter = ModelDrafter(model.session(), vocabulary=12, branch=1)
+        tree = drafter.begin(3)
+        while drafter.step(policy.worth):
+            pass
+        return math.exp(tree.logprobs[-1])
+
+    assert 1e-6 <= least(AlphaPolicy(32, 1e-6)) < 1e-5
+    assert 1e-2 <= least(AlphaPolicy(32, 1e-2)) < 1e-1
+    assert 1e-3 <= least(FixedPolicy(32)) < 1e-2
 
 
 class Failing(FakeSession):

@@ -1,3 +1,5 @@
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ ROWS = arrays(np.float32, st.tuples(st.integers(1, 4), st.integers(2, 40)), elem
 
 
 @given(ROWS, st.integers(0, 20), st.randoms(use_true_random=False))
-def test_they_are_of_the_softmax_of_each_nodes_row_likeliest_first(rows: Floats, top: int, random) -> None:
+def test_they_are_of_the_softmax_of_each_nodes_row_likeliest_first(rows: Floats, top: int, random: Random) -> None:
     nodes, size = rows.shape
     top = min(top, size)
     tokens = tuple(random.randrange(size) for _ in range(nodes))

@@ -1,6 +1,7 @@
 """The text's distribution is the target's, shown by chi-square; and the test would notice if it were not."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from exact import exact, p_value
 from edgespec.engines.fake import FakeModel, FakeSampler
 from edgespec.speculation.tree import DraftTree
 from edgespec.speculation.verify.match import match_target
-from edgespec.types import Acceptance, SamplingParams
+from edgespec.types import Acceptance, Floats, SamplingParams
 
 VOCABULARY, DRAWS, DEPTH = 6, 4000, 2
 CRITICAL = 1e-4
@@ -51,9 +52,14 @@ def judged(shape: str, params: SamplingParams, verifier: Verifier) -> float:
     return p_value(exact(model, params, (1,), DEPTH), (one() for _ in range(DRAWS)))
 
 
-def draws_again_after_a_mismatch(tree: DraftTree, rows, sampler: FakeSampler, *, ends, most: int) -> Acceptance:
+Ends = Callable[[int], bool]
+
+
+def draws_again_after_a_mismatch(tree: DraftTree, rows: Floats, sampler: FakeSampler, *, ends: Ends, most: int) -> Acceptance:
     """The classic mistake: a token that no child guessed is thrown away and drawn anew."""
-    path, tokens, node = [], [], 0
+    path: list[int] = []
+    tokens: list[int] = []
+    node: int | None = 0
     while node is not None and len(tokens) < most:
         token = sampler.draw(rows[node])
         if tree.children(node) and tree.child(node, token) is None:
@@ -64,7 +70,7 @@ def draws_again_after_a_mismatch(tree: DraftTree, rows, sampler: FakeSampler, *,
     return Acceptance(tuple(path), tuple(tokens), 0)
 
 
-def accepts_the_drafter_too_often(tree: DraftTree, rows, sampler: FakeSampler, *, ends, most: int) -> Acceptance:
+def accepts_the_drafter_too_often(tree: DraftTree, rows: Floats, sampler: FakeSampler, *, ends: Ends, most: int) -> Acceptance:
     """Lenience: one draw in ten takes a child whatever the target says."""
     accepted = match_target(tree, rows, sampler, ends=ends, most=most)
     if tree.children(0) and sampler._rng.random() < 0.1:
@@ -82,7 +88,7 @@ def accepts_the_drafter_too_often(tree: DraftTree, rows, sampler: FakeSampler, *
         {"temperature": 1.0, "top_k": 5, "top_p": 0.95, "min_p": 0.05},
     ],
 )
-def test_the_distribution_is_the_targets(shape: str, options: dict[str, float]) -> None:
+def test_the_distribution_is_the_targets(shape: str, options: dict[str, Any]) -> None:
     assert judged(shape, SamplingParams(seed=11, **options), match_target) > CRITICAL
 
 
@@ -95,7 +101,7 @@ def test_a_wrong_verifier_is_noticed(shape: str, wrong: Verifier) -> None:
 
 def test_greedy_follows_the_best_path_and_stops_where_told() -> None:
     model, tree = FakeModel(VOCABULARY, seed=5), DraftTree(1)
-    best = []
+    best: list[int] = []
     for _ in range(4):
         best.append(int(np.argmax(model.logits([1, *best]))))
     node = 0

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgespec.speculation.policy import AlphaPolicy, AutoPolicy, FixedPolicy
 from edgespec.speculation.tree import DraftTree
@@ -124,3 +126,68 @@ def test_llmcads_rule_is_the_papers() -> None:
     assert policy.alpha == pytest.approx(0.005)
     policy.learn(tree, Acceptance((0, 1), (1, 1), 0), 0, 1)  # one of four right
     assert policy.alpha == pytest.approx(0.005 / (0.8**4) ** (3 / 4))
+
+
+def test_llmcads_rule_counts_along_the_branch_that_was_taken() -> None:
+    """A likelier sibling beside a chain that was right to its end changes nothing."""
+    policy, tree = AlphaPolicy(32), chain(0.75, 4)
+    assert tree.logprobs[-1] < math.log(0.345)
+    tree.add(0, 2, math.log(0.345))
+    policy.learn(tree, Acceptance((0, 1, 2, 3, 4), (1,) * 5, 0), 0, 1)
+    assert policy.alpha == pytest.approx(0.005)
+
+
+def test_of_branches_that_share_as_much_the_likelier_one_counts() -> None:
+    policy, tree = AlphaPolicy(32), chain(0.6, 2)
+    tree.add(1, 2, math.log(0.6 * 0.3))
+    policy.learn(tree, Acceptance((0, 1), (1, 3), 0), 0, 1)  # what both have in common was right
+    assert policy.alpha == pytest.approx(0.01 / (0.6**2) ** (1 / 2))
+
+
+@st.composite
+def judged(draw: st.DrawFn) -> tuple[DraftTree, int]:
+    """A tree, and the last of its nodes that was right."""
+    tree = DraftTree(0)
+    for token, (parent, confidence) in enumerate(
+        draw(st.lists(st.tuples(st.integers(0, 100), st.floats(0.01, 0.99)), max_size=24))
+    ):
+        parent %= len(tree)
+        tree.add(parent, token, tree.logprobs[parent] + math.log(confidence))
+    return tree, draw(st.integers(0, len(tree) - 1))
+
+
+def learned(tree: DraftTree, last: int, alpha: float) -> float:
+    """What a round makes of alpha."""
+    policy, path = AlphaPolicy(32, alpha), tuple(tree.path(last))
+    policy.learn(tree, Acceptance(path, (1,) * len(path), 0), 0, 1)
+    return policy.alpha
+
+
+@given(judged(), st.floats(3e-6, 0.8))
+def test_alpha_falls_where_a_whole_branch_was_right_and_rises_elsewhere(judged: tuple[DraftTree, int], alpha: float) -> None:
+    tree, last = judged
+    if tree.children(last):
+        assert learned(tree, last, alpha) > alpha
+    else:
+        assert learned(tree, last, alpha) == pytest.approx(alpha / 2)
+
+
+@given(judged(), st.floats(1e-6, 0.9))
+def test_alpha_stays_within_its_bounds(judged: tuple[DraftTree, int], alpha: float) -> None:
+    assert 1e-6 * (1 - 1e-9) <= learned(*judged, alpha) <= 0.9 * (1 + 1e-9)
+
+
+@given(judged(), st.floats(1e-6, 0.9))
+def test_the_more_of_a_branch_was_right_the_lower_is_alpha(judged: tuple[DraftTree, int], alpha: float) -> None:
+    tree, leaf = judged
+    branch = DraftTree(0)
+    for node in tree.path(leaf)[1:]:
+        branch.add(len(branch) - 1, 0, tree.logprobs[node])
+    after = [learned(branch, last, alpha) for last in range(len(branch))]
+    assert after == sorted(after, reverse=True)
+
+
+def test_llmcads_rule_asks_for_less_where_nothing_was_confident_enough() -> None:
+    policy = AlphaPolicy(32)
+    policy.learn(DraftTree(1), Acceptance((0,), (1,), 0), 0, 1)
+    assert policy.alpha == pytest.approx(0.005)

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgespec.errors import UsageError
-from edgespec.speculation.retrieval import CHUNK, Rebuild, Shape, chunk_scores, ranges_of
+from edgespec.speculation.retrieval import CHUNK, Rebuild, Shape, View, chunk_scores, ranges_of
 
 
 @given(st.sampled_from(["full", "window", "retrieval"]), st.integers(144, 2048), st.integers(0, 8192), st.integers(0, 99))
-def test_a_view_keeps_its_promise(view: str, cells: int, length: int, seed: int) -> None:
+def test_a_view_keeps_its_promise(view: View, cells: int, length: int, seed: int) -> None:
     shape = Shape(view, cells)
     scores = np.random.default_rng(seed).random(length // CHUNK)
     ranges = ranges_of(shape, length, scores)

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from edgespec.engines.fake import FakeModel, FakeSampler
 from edgespec.speculation.decoder import Decoder
-from edgespec.speculation.drafting.base import NoDrafter
+from edgespec.speculation.drafting.base import Drafter, NoDrafter
 from edgespec.speculation.drafting.lookup import SpokenText
 from edgespec.speculation.drafting.model import ModelDrafter
-from edgespec.speculation.drafting.staged import StagedDrafter, Trust
+from edgespec.speculation.drafting.staged import Kind, StagedDrafter, Trust
 from edgespec.speculation.policy import FixedPolicy
 from edgespec.types import Round, SamplingParams
 
@@ -17,12 +17,12 @@ TARGET = FakeModel(6, seed=1)  # its greedy text soon repeats itself
 SMALL = FakeModel(6, seed=9, teacher=TARGET, agreement=0.5)
 
 
-def staged(inner, trust: Trust | None = None, most: int = 32) -> StagedDrafter:
+def staged(inner: Drafter, trust: Trust | None = None, most: int = 32) -> StagedDrafter:
     spoken = SpokenText(1000)
     return StagedDrafter(inner, spoken, [spoken], trust or Trust(), alone=isinstance(inner, NoDrafter), most=most)
 
 
-def rounds(drafter, params: SamplingParams, nodes: int = 8, most: int = 120, rows: int = 64) -> list[Round]:
+def rounds(drafter: Drafter, params: SamplingParams, nodes: int = 8, most: int = 120, rows: int = 64) -> list[Round]:
     decoder = Decoder(TARGET.session(rows=rows), drafter, FixedPolicy(nodes), FakeSampler(params), lambda token: False)
     return list(decoder.rounds([3], most))
 
@@ -80,7 +80,7 @@ def test_trust_follows_what_happened() -> None:
 
 
 class Doubted(Trust):
-    def chance(self, kind) -> float:
+    def chance(self, kind: Kind) -> float:
         return 0.3
 
 

@@ -60,12 +60,12 @@ class Cells:
             for position, _, tags in self.cells:
                 if source in tags and position < depth:
                     tags.add(lane)
-        for tags in assignment.lanes:  # lanes that share a token must have the same past
-            assert len({self.last(lane) for lane in tags}) == 1
-        for node, tags in zip(range(start, len(tree)), assignment.lanes, strict=True):
-            for lane in tags:
+        for together in assignment.lanes:  # lanes that share a token must have the same past
+            assert len({self.last(lane) for lane in together}) == 1
+        for node, shared in zip(range(start, len(tree)), assignment.lanes, strict=True):
+            for lane in shared:
                 assert self.last(lane) == tree.depths[node] - 1
-            self.cells.append((tree.depths[node], node, set(tags)))
+            self.cells.append((tree.depths[node], node, set(shared)))
             seen = {other for position, other, have in self.cells if min(tags) in have and position <= tree.depths[node]}
             assert seen == set(tree.path(node))
 

@@ -30,9 +30,8 @@ __all__ = ["ModelDrafter", "likeliest"]
 _NEARLY = float(np.log(0.15))  # a candidate this close to the best joins its step
 _BATCH = 12  # nodes added per step: wider steps cost little more, and fewer of them are needed
 _BRANCH = 6  # candidates taken from one row
-_FLOOR = float(np.log(1e-3))  # a path less likely than this is not worth a node
-_CHECK_FLOOR = float(np.log(0.1))  # nor one of somebody else's guess
-_AHEAD_FLOOR = float(np.log(0.02))  # nor, while it is unknown where the target goes, one less likely than this
+_CHECK_FLOOR = float(np.log(0.1))  # a path of somebody else's guess less likely than this is not worth a node
+_AHEAD_FLOOR = float(np.log(0.02))  # nor, while it is unknown where the target goes, any less likely than this
 _LARGEST = 60  # nodes of a tree, those drafted ahead included
 _PIECE = 64  # tokens of a prompt evaluated in one stall
 _NEWEST = 0.3  # weight of the newest measurement
@@ -41,6 +40,7 @@ _NEWEST = 0.3  # weight of the newest measurement
 class ModelDrafter:
     """`branch=1` grows chains; `leaves` bounds the tree, what is drafted ahead included. With `batch=1` growth is best-first
     to the letter: the likeliest tree there is by this drafter's probabilities, at the price of a pass for every node.
+    Without `draft_ahead` stalls are used to read prompts, and nothing is drafted in them.
 
     `temperature` is the target's: at 0 the drafter's own distribution ranks candidates. With a `drawer` the candidates of
     a row are drawn instead, for verifiers that need to know what from.
@@ -48,12 +48,12 @@ class ModelDrafter:
 
     def __init__(
         self, session: Session, *, vocabulary: int, leaves: int = 32, branch: int = _BRANCH, batch: int = _BATCH,
-        temperature: float = 0.0, drawer: Drawer | None = None,
+        temperature: float = 0.0, drawer: Drawer | None = None, draft_ahead: bool = True,
     ) -> None:  # fmt: skip
         self._session, self._vocabulary, self._branch, self._leaves = session, vocabulary, branch, leaves
         self._batch = 1 if branch == 1 else batch
         self._sharpness = 1.0 / temperature if temperature > 0 else 1.0
-        self._drawer = drawer
+        self._drawer, self._draft_ahead = drawer, draft_ahead
         self._tree = DraftTree(0)
         self._heap: list[tuple[float, int, int]] = []  # (-cumulative logprob, parent, token)
         self._scored = 0
@@ -118,7 +118,7 @@ class ModelDrafter:
     def idle(self, seconds: float) -> bool:
         if self._lag:
             return self._read_on(seconds)
-        if self._seconds > seconds or self._drafted >= _LARGEST:
+        if not self._draft_ahead or self._seconds > seconds or self._drafted >= _LARGEST:
             return False
         before = len(self._tree)
         if self._planned is None:
@@ -231,7 +231,7 @@ class ModelDrafter:
         best = -self._heap[0][0] if self._heap else 0.0
         while self._heap and added < self._batch and tree.leaves < self._leaves:
             cost, parent, token = self._heap[0]
-            if -cost < max(best + _NEARLY, _FLOOR) or not worth(self._drafted, -cost):
+            if -cost < best + _NEARLY or not worth(self._drafted, -cost):
                 break
             heapq.heappop(self._heap)
             if tree.child(parent, token) is None:  # nobody guessed it before

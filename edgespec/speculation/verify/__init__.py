@@ -17,11 +17,15 @@ __all__ = ["LOSSY", "METHODS", "Method", "Verifier"]
 
 @dataclass(frozen=True)
 class Method:
-    """`drawn`: whether guesses are drawn with or without replacement, or chosen; `guesses` to draw at a node."""
+    """`drawn`: whether guesses are drawn with or without replacement, or chosen; `guesses` to draw at a node.
+
+    `mixed`: whether guesses that the last drafter did not draw itself may be among them.
+    """
 
     make: Callable[[int], Verifier]
     drawn: Literal["no", "with", "without"] = "no"
     guesses: int = 1
+    mixed: bool = True
 
 
 _BRANCHES = 3
@@ -31,7 +35,7 @@ METHODS: dict[str, Method] = {
     "sampling": Method(lambda seed: Rejection(seed, replacement=False), "without"),
     "tree": Method(lambda seed: Rejection(seed, replacement=False), "without", _BRANCHES),
     "multistep": Method(lambda seed: Rejection(seed, replacement=True), "with", _BRANCHES),
-    "block": Method(Block, "without"),
+    "block": Method(Block, "without", mixed=False),
 }
 """Lossless, by the name they have for `--verify`: the seed makes a verifier's own randomness."""
 
