@@ -2,15 +2,18 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import report_memory
+from parity import Judge
 
 from edgespec.bench import capped
 
 pytestmark = pytest.mark.real_model
-CONTEXT, MIB = 1024, 1 << 20
+CONTEXT = 1024
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,31 +31,32 @@ def job(real_model_path: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def budgets(job: dict[str, Any]) -> tuple[int, int]:
-    from report_memory import budgets
+    return report_memory.budgets(job)
 
-    return budgets(job)
+
+@pytest.fixture(scope="module")
+def resident(job: dict[str, Any]) -> dict[str, Any]:
+    """A run with nothing paged and nothing guessed."""
+    return report_memory.living(job | {"budget": report_memory.AMPLE, "mode": "off"}, report_memory.NO_CAP)
+
+
+@pytest.fixture(scope="module")
+def judge(real_model_path: Path) -> Iterator[Judge]:
+    judge = Judge(real_model_path, CONTEXT)
+    yield judge
+    judge.close()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_a_plan_is_what_is_held(share: float, job: dict[str, Any], budgets: tuple[int, int]) -> None:
-    """From everything streamed to all resident; between them what fits as it is in the file and nothing streams."""
-    from report_memory import living
-
+def test_a_plan_is_what_is_held_and_the_text_is_the_resident_ones(
+    share: float, job: dict[str, Any], budgets: tuple[int, int], resident: dict[str, Any], judge: Judge
+) -> None:
+    """From everything streamed to all resident."""
     budget = int(budgets[0] + share * (budgets[1] - budgets[0]))
-    done = living(job | {"budget": budget}, int(budget * 1.05))
+    done = report_memory.living(job | {"budget": budget}, int(budget * 1.05))
     assert done["peak"] <= done["total"] <= budget
     assert done["total"] <= 1.1 * done["peak"]
-
-
-def test_the_text_of_a_paged_run_is_that_of_a_resident_one(job: dict[str, Any], budgets: tuple[int, int]) -> None:
-    from parity import Judge
-    from report_memory import AMPLE, NO_CAP, flips, living
-
-    wanted = living(job | {"budget": AMPLE, "mode": "off"}, NO_CAP)
-    done = living(job | {"budget": budgets[0]}, NO_CAP)
-    judge = Judge(Path(job["target"]), CONTEXT)
-    assert sum(flip is not None for flip in flips(judge, wanted, done)) <= 1
-    judge.close()
+    assert len([flip for flip in report_memory.flips(judge, resident, done) if flip is not None]) <= 1
 
 
 def test_a_model_that_is_not_made_for_chat_says_so(real_model_path: Path) -> None:

@@ -54,7 +54,7 @@ def _lines(made: MemoryPlan, expected: float | None) -> list[str]:
     rows = [(item.name, format_size(item.size), item.note) for item in made.items]
     rows.append(("total", format_size(made.total), f"of {format_size(made.budget)}; the minimum is {format_size(made.minimum)}"))
     lines = [f"{name:<28}{size:>12}  {note}".rstrip() for name, size, note in rows]
-    if made.paging == "resident":
+    if not made.streamed:
         lines.append("everything is resident: nothing is read from disk while generating")
     else:
         lines.append(
