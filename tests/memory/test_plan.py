@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from edgespec.errors import BudgetError, UsageError
 from edgespec.memory.layout import PARTS, segment_sizes
 from edgespec.memory.plan import Request, make_plan
-from edgespec.types import FileIdentity, Item, MemoryPlan, ModelHeader, Speeds, TensorExtent, Vocabulary
+from edgespec.types import FileIdentity, Item, MemoryPlan, ModelHeader, TensorExtent, Vocabulary
 
 MIB = 1 << 20
-SPEEDS = Speeds(1e9, ((1, 1e-10), (4, 1.5e-10), (16, 4e-10)))
 VOCABULARY = Vocabulary("gpt2", "x", (b"a",) * 1000, 1, 2)
 
 
@@ -30,7 +29,7 @@ def model(layer_sizes: list[int], core: int = MIB, **changes: object) -> ModelHe
 
 
 def plan(budget: int, target: ModelHeader, drafter: ModelHeader | None = None, context: int | None = 256) -> MemoryPlan:
-    return make_plan(Request(budget, target, drafter, SPEEDS, 50 * MIB, context))
+    return make_plan(Request(budget, target, drafter, 50 * MIB, context))
 
 
 layers = st.lists(st.integers(1 * MIB, 64 * MIB), min_size=2, max_size=40)
@@ -59,7 +58,7 @@ def test_a_plan_never_exceeds_its_budget_and_accounts_for_every_layer(sizes: lis
 def test_layers_that_draft_are_pinned_whole_in_their_order(sizes: list[int], budget: int, random: Random) -> None:
     target, order = model(sizes), list(range(len(sizes)))
     random.shuffle(order)
-    request = Request(budget, target, None, SPEEDS, 50 * MIB, 256, order=tuple(order))
+    request = Request(budget, target, None, 50 * MIB, 256, order=tuple(order))
     try:
         made = make_plan(request)
     except BudgetError:
@@ -75,7 +74,7 @@ def test_layers_that_draft_are_pinned_whole_in_their_order(sizes: list[int], bud
 @given(layers, st.integers(300, 6000))
 def test_of_a_drafters_cache_what_it_looks_at_is_in_memory(sizes: list[int], cells: int) -> None:
     target, drafter = model(sizes), model([2 * MIB] * 2, kv_heads=(8, 8), key_size=64, value_size=64)
-    asked = Request(4000 * MIB, target, drafter, SPEEDS, 50 * MIB, 4096, viewed=(drafter,), draft_cells=cells)
+    asked = Request(4000 * MIB, target, drafter, 50 * MIB, 4096, viewed=(drafter,), draft_cells=cells)
 
     def cache(request: Request) -> Item:
         return next(item for item in make_plan(request).items if item.name == "drafter, KV cache")
@@ -125,14 +124,6 @@ def test_the_context_shrinks_to_fit_unless_it_was_asked_for() -> None:
         plan(room, target, context=4096)
     with pytest.raises(UsageError, match="4096"):
         plan(room, target, context=5000)
-
-
-def test_the_ceiling_is_disk_or_arithmetic_whichever_is_slower() -> None:
-    target = model([32 * MIB] * 16)
-    streaming = plan(300 * MIB, target)
-    assert streaming.ceiling_tokens_per_second == pytest.approx(1e9 / streaming.streamed_bytes)
-    resident = plan(2000 * MIB, target)
-    assert resident.ceiling_tokens_per_second == pytest.approx(1 / (target.weight_bytes * 1e-10))
 
 
 def test_a_large_untied_embedding_counts_only_its_rows() -> None:
