@@ -8,7 +8,7 @@ from contextlib import closing
 
 from edgespec.engines.llamacpp.session import LlamaSession
 from edgespec.errors import Cancelled
-from edgespec.loading import Loaded
+from edgespec.loading import Loaded, corrections, keep_corrections
 from edgespec.meter import Meter
 from edgespec.parked import Parking
 from edgespec.speculation.decoder import Decoder
@@ -31,6 +31,7 @@ class Generator:
     ) -> None:  # fmt: skip
         self._loaded, self._target, self._strategy, self._parking = loaded, target, strategy, parking
         self._load_seconds, self._timeline = load_seconds, timeline
+        self._corrections = corrections(loaded.prepared)
         self.history: list[int] = []
         self.cancelled = threading.Event()
 
@@ -40,7 +41,7 @@ class Generator:
         most = min(params.max_tokens, self._target.capacity - len(prompt))
         reason: FinishReason = "length"
         with self._strategy.generation(params, speculate) as guess, closing(self._loaded.target.sampler(params)) as sampler:
-            meter = Meter(self._loaded, guess.policy, self._begin(len(prompt), guess.verify))
+            meter = Meter(self._loaded, guess.policy, self._begin(len(prompt), guess.verify), self._corrections)
             decoder = Decoder(
                 self._target, guess.drafter, guess.policy, sampler, self._loaded.target.tokenizer.ends, verify=guess.verifier,
                 top=params.top_logprobs if params.logprobs else None, timeline=self._timeline,
@@ -97,6 +98,10 @@ class Generator:
         length = self._target.rewind(min(self._target.length, max(0, len(self.history) - 1)))
         self._strategy.rewind(length)
         self.history = self.history[:length]
+
+    def keep(self) -> None:
+        """Remember for the next runtime what rounds took in this one."""
+        keep_corrections(self._loaded.prepared, self._corrections)
 
     def save(self, path: str, drafter: str | None) -> tuple[int, int]:
         """Keys and values of the history, the target's and the drafter's; of how many tokens. Raises EngineError."""

@@ -2,42 +2,37 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgespec.cache import cache_folder
-from edgespec.engines.llamacpp.kernel import NotRepacked, matrix_kernel
-from edgespec.engines.llamacpp.library import engine_version
+from edgespec.calibration import Calibrator
 from edgespec.engines.llamacpp.model import LlamaModel
 from edgespec.engines.llamacpp.repack import beside_the_file
 from edgespec.errors import PagingError, UsageError
 from edgespec.layers import layer_order, measured_influence
 from edgespec.memory.budget import parse_budget, read_limits, resident_bytes
-from edgespec.memory.calibrate import calibrated
+from edgespec.memory.costs import Corrections, CostModel
 from edgespec.memory.cpu import usable_threads
 from edgespec.memory.heap import give_back
 from edgespec.memory.learned import recall, remember
 from edgespec.memory.pagefile import PageFile
 from edgespec.memory.plan import MOST_NODES, Request, make_plan
 from edgespec.modelfile.header import check_pair, read_model
-from edgespec.modelfile.layers import some_layers
-from edgespec.repacking import existing_pages, make_pages
+from edgespec.repacking import existing_pages, make_pages, repackable
 from edgespec.shipped import embedded_model
 from edgespec.speculation.policy import AutoPolicy
 from edgespec.timeline import OFF, Timeline
-from edgespec.types import FileIdentity, KvType, MemoryPlan, ModelHeader, Pages, Speeds, Stage
+from edgespec.types import Expected, KvType, MemoryPlan, ModelHeader, Pages, Stage
 
 __all__ = [
-    "Loaded", "Options", "Prepared", "auto_policy", "expected_rate", "keep_policy", "load_models", "prepare", "preview",
-    "with_pages",
+    "Loaded", "Options", "Prepared", "auto_policy", "corrections", "expected", "keep_corrections", "keep_policy", "load_models",
+    "prepare", "preview", "with_pages",
 ]  # fmt: skip
 
-_log = logging.getLogger(__name__)
 _VERIFIED = 16  # rows of a usual tree
 _WORTHWHILE = 1.15  # times as fast must the repacked kernels be for a page file
 Progress = Callable[[str], None]
@@ -66,7 +61,7 @@ class Prepared:
     target: ModelHeader
     drafter: ModelHeader | None
     plan: MemoryPlan
-    speeds: Speeds
+    costs: CostModel
     threads: int
     strict: bool
     notes: tuple[str, ...]
@@ -126,9 +121,9 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
     if drafter:
         check_pair(target, drafter)
     threads = options.threads or usable_threads()
-    speeds = _speeds(target, threads, progress)
+    calibrator = _calibrator(threads, progress)
     stages = _usable_stages(target, options)
-    request = _request(options, stages, budget, target, drafter, speeds)
+    request = _request(options, stages, budget, target, drafter)
     plan = make_plan(request)
     if "self" in stages and plan.paging != "resident":
         raise UsageError("a target that drafts by itself must fit the memory: raise --budget, or leave the stage self out")
@@ -142,9 +137,12 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
     pages = existing_pages(target) if plan.paging == "slots" and options.pages == "auto" else None
     if pages:
         notes.append(f"paging repacked weights from {pages.identity.path}")
-        speeds = _speeds(target, threads, progress, repacked=True)
-        plan = make_plan(replace(request, target=pages.weights(target), speeds=speeds))
-    return Prepared(target, request.drafter, plan, speeds, threads, options.strict, (*notes, *plan.notes), pages)
+        request = replace(request, target=pages.weights(target))
+        plan = make_plan(request)
+    costs = calibrator.costs(target, request.drafter, plan, repacked=bool(pages), probe=target.files[0])
+    plan = make_plan(replace(request, process=max(request.process, resident_bytes())))  # measuring may have left something
+    notes += [*plan.notes, *calibrator.notes]
+    return _corrected(Prepared(target, request.drafter, plan, costs, threads, options.strict, tuple(notes), pages))
 
 
 def _paths(options: Options) -> tuple[str | os.PathLike[str], str | os.PathLike[str] | None]:
@@ -160,13 +158,11 @@ def _usable_stages(target: ModelHeader, options: Options) -> Set[Stage]:
     return set() if target.recurrent or target.experts else set(options.stages)
 
 
-def _request(
-    options: Options, stages: Set[Stage], budget: int, target: ModelHeader, drafter: ModelHeader | None, speeds: Speeds
-) -> Request:
+def _request(options: Options, stages: Set[Stage], budget: int, target: ModelHeader, drafter: ModelHeader | None) -> Request:
     drafter = drafter if "drafter" in stages else None
     give_back()  # what reading headers took
     return Request(
-        budget, target, drafter, speeds, resident_bytes(), options.context,
+        budget, target, drafter, resident_bytes(), options.context,
         max_nodes=MOST_NODES if drafter or stages - {"drafter"} else 0,
         kv_type=options.kv_type,
         spoken=bool(stages & {"ngram", "datastore"}),
@@ -202,14 +198,13 @@ def with_pages(prepared: Prepared, options: Options, progress: Progress) -> Prep
     """
     if prepared.plan.paging != "slots" or options.pages != "auto" or prepared.pages:
         return prepared
-    try:
-        fast = _speeds(prepared.target, prepared.threads, progress, repacked=True)
-        if prepared.speeds.compute(1, _VERIFIED) < _WORTHWHILE * fast.compute(1, _VERIFIED):
-            return prepared
-        return prepare(options, progress) if make_pages(prepared.target, progress) else prepared
-    except NotRepacked as reason:
-        _log.info("%s", reason)
+    if not repackable(prepared.target):
         return prepared
+    fast = _calibrator(prepared.threads, progress).passes(prepared.target, repacked=True)
+    if prepared.costs.target.seconds(_VERIFIED) < _WORTHWHILE * fast.seconds(_VERIFIED):
+        return prepared
+    try:
+        return prepare(options, progress) if make_pages(prepared.target, progress) else prepared
     except PagingError as error:
         return replace(prepared, notes=(*prepared.notes, f"paging weights as they are: {error}"))
 
@@ -222,63 +217,54 @@ def preview(target: ModelHeader, drafter: ModelHeader | None, options: Options, 
     if drafter:
         check_pair(target, drafter)
     threads = options.threads or usable_threads()
-    speeds = _speeds(target, threads, progress, probe=read_model(embedded_model("target")).files[0])
+    calibrator = _calibrator(threads, progress)
     budget, stages = parse_budget(options.budget, read_limits()), _usable_stages(target, options)
-    request = _request(options, stages, budget, target, drafter, speeds)
-    plan = make_plan(request)
-    return Prepared(target, request.drafter, plan, speeds, threads, options.strict, plan.notes)
+    request = _request(options, stages, budget, target, drafter)
+    plan, probe = make_plan(request), read_model(embedded_model("target")).files[0]
+    costs = calibrator.costs(target, request.drafter, plan, repacked=False, probe=probe)
+    return Prepared(target, request.drafter, plan, costs, threads, options.strict, (*plan.notes, *calibrator.notes))
 
 
-def _speeds(
-    target: ModelHeader, threads: int, progress: Progress, *, repacked: bool = False, probe: FileIdentity | None = None
-) -> Speeds:
-    """Calibrated for the type most of the target's bytes are in, and the disk of `probe` (default: the target's).
-
-    Raises NotRepacked.
-    """
-    sizes: Counter[str] = Counter()
-    for tensor in target.tensors:
-        sizes[tensor.kind] += tensor.size
-    kind = sizes.most_common(1)[0][0]
-    cache = cache_folder() / "calibration.json"
-    if not cache.exists():
-        progress("measuring this machine's disk and arithmetic, once")
-    key = f"{engine_version()} {kind} x{threads}" + (" repacked" if repacked else "")
-    return calibrated(cache, key, probe or target.files[0], lambda: matrix_kernel(kind, threads, repacked=repacked))
+def _calibrator(threads: int, progress: Progress) -> Calibrator:
+    return Calibrator(threads, lambda: read_model(embedded_model("target")), progress)
 
 
-def expected_rate(prepared: Prepared) -> float | None:
-    """Tokens per second to expect with the drafter, from what earlier runs learned, else as the embedded pair does.
-
-    None without a drafter.
-    """
-    return auto_policy(prepared).expected_rate() if prepared.drafter else None
+def expected(prepared: Prepared) -> Expected:
+    """What to expect of a run, by calibrated costs and by what earlier runs of this pair taught."""
+    plain = prepared.costs.plain_rate
+    return Expected(plain, *auto_policy(prepared).expected_range()) if prepared.drafter or prepared.plan.kept else Expected(plain)
 
 
 def auto_policy(prepared: Prepared, manner: str = "") -> AutoPolicy:
     """The measured policy for this pair under this plan, begun with what earlier runs in the same manner learned."""
-    speeds, target = prepared.speeds, prepared.target
-    disk = prepared.plan.streamed_bytes / speeds.read_bandwidth
     policy = AutoPolicy(
-        sweep_cost=lambda rows: max(disk, speeds.compute(target.weight_bytes, rows)),
-        draft_cost=speeds.compute(_draft_bytes(prepared), 4) / 3,  # a step adds about three nodes
+        sweep_cost=prepared.costs.sweep,
+        draft_cost=prepared.costs.drafting(1),
         largest=min(prepared.plan.max_nodes, MOST_NODES - 1),  # with the root, whole blocks of rows
     )
     policy.begin_with(recall(_learned(), prepared.pair_key + manner) | recall(_learned(), prepared.key))
     return policy
 
 
-def _draft_bytes(prepared: Prepared) -> int:
-    """Weights that a drafter's pass goes over."""
-    if prepared.drafter:
-        return prepared.drafter.weight_bytes
-    return some_layers(prepared.target, prepared.plan.kept).weight_bytes if prepared.plan.kept else 0
-
-
 def keep_policy(prepared: Prepared, policy: AutoPolicy, manner: str = "") -> None:
     """Remember what a run taught, for the next `auto_policy`."""
     remember(_learned(), prepared.pair_key + manner, policy.acceptance)
     remember(_learned(), prepared.key, policy.costs)
+
+
+def corrections(prepared: Prepared) -> Corrections:
+    """What rounds took, in earlier runs of this pair under this plan, over what was predicted."""
+    return Corrections(recall(_learned(), f"{prepared.key} rounds"))
+
+
+def keep_corrections(prepared: Prepared, learned: Corrections) -> None:
+    """For the next `corrections`."""
+    if learned.tables:
+        remember(_learned(), f"{prepared.key} rounds", learned.tables)
+
+
+def _corrected(prepared: Prepared) -> Prepared:
+    return replace(prepared, costs=prepared.costs.corrected(corrections(prepared)))
 
 
 def _learned() -> Path:

@@ -1,4 +1,8 @@
-"""Adds up rounds into the statistics of one generation, and computes the ceiling it could have reached."""
+"""Adds up rounds into the statistics of one generation, and computes the ceiling it could have reached.
+
+The ceiling is tokens over the seconds that its rounds should take by calibrated costs (`memory.costs`), corrected by what
+earlier rounds under this plan took: the sizes of the trees and the tokens are the run's own, the times are not.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import time
 from dataclasses import replace
 
 from edgespec.loading import Loaded
+from edgespec.memory.costs import SHORT_CONTEXT, Corrections
 from edgespec.speculation.decoder import Policy
 from edgespec.types import Round, Statistics
 
@@ -13,13 +18,15 @@ __all__ = ["Meter"]
 
 
 class Meter:
-    """`begin` is what is known before the first round."""
+    """`begin` is what is known before the first round; `corrections` are learned from the rounds, for later generations."""
 
-    def __init__(self, loaded: Loaded, policy: Policy, begin: Statistics) -> None:
-        self._loaded, self._policy, self._totals = loaded, policy, begin
+    def __init__(self, loaded: Loaded, policy: Policy, begin: Statistics, corrections: Corrections) -> None:
+        self._loaded, self._policy, self._totals, self._corrections = loaded, policy, begin, corrections
+        self._costs = loaded.prepared.costs.corrected(corrections)
+        self._kept = (0, 0)  # nodes drafted ahead that trees could use: until the round before, and until this one
         self._before = self._counters()
         self._phase_began = time.perf_counter()
-        self._best_seconds = 0.0  # that the decode rounds would take at the calibrated speeds
+        self._best_seconds = 0.0  # that the decode rounds should take
 
     def cached(self, tokens: int) -> None:
         """So much of the prompt need not be read again."""
@@ -30,7 +37,11 @@ class Meter:
         now, totals = time.perf_counter(), self._totals
         phase = "decode" if totals.passes else "prefill"
         spent, self._phase_began = now - self._phase_began, now
-        self._best_seconds += self._best(done) if phase == "decode" else 0.0
+        if phase == "decode":
+            best = self._best(done)
+            self._best_seconds += best
+            self._corrections.learn(spent, best / self._costs.scale)
+        self._kept = self._kept[1], done.kept_ahead
         self._totals = replace(
             totals,
             tokens=totals.tokens + len(done.tokens),
@@ -46,11 +57,10 @@ class Meter:
         )
 
     def _best(self, done: Round) -> float:
-        """The longer of reading what is missing and computing the rows, and the drafting outside stalls."""
-        prepared = self._loaded.prepared
-        disk = prepared.plan.streamed_bytes / prepared.speeds.read_bandwidth
-        compute = prepared.speeds.compute(prepared.target.weight_bytes, done.nodes + 1)
-        return max(disk, compute) + done.draft_seconds
+        """Seconds of the sweep, and of drafting what was not drafted in stalls; guesses that nobody computed take none."""
+        cells = max(0, self._totals.prompt_tokens + self._totals.tokens - SHORT_CONTEXT)
+        drafted = max(0, done.nodes - (self._kept[1] - self._kept[0]))
+        return self._costs.sweep(done.nodes + 1, cells) + min(done.draft_seconds, self._costs.drafting(drafted, cells))
 
     def statistics(self) -> Statistics:
         paged, waited, idle, read, callbacks = (now - then for now, then in zip(self._counters(), self._before, strict=True))
@@ -70,7 +80,4 @@ class Meter:
         return target.bytes_read, target.wait_seconds, target.idle_seconds, target.read_seconds, target.callback_seconds
 
     def _ceiling(self) -> float:
-        """E[accepted + 1] / (max(missing bytes / bandwidth, compute of the nodes) + drafting outside stalls)."""
-        if not self._best_seconds:
-            return self._loaded.prepared.plan.ceiling_tokens_per_second
-        return (self._totals.tokens - 1) / self._best_seconds
+        return (self._totals.tokens - 1) / self._best_seconds if self._best_seconds else self._costs.plain_rate

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from edgespec.cache import cache_folder
@@ -19,7 +20,7 @@ from edgespec.memory.pagefile import Entry, PageFile, find, name_of, write
 from edgespec.memory.weightfile import WeightFile
 from edgespec.types import ModelHeader, TensorExtent
 
-__all__ = ["existing_pages", "make_pages", "pages_folder"]
+__all__ = ["existing_pages", "make_pages", "pages_folder", "repackable"]
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +32,15 @@ def pages_folder() -> Path:
 def existing_pages(header: ModelHeader) -> PageFile | None:
     """The page file of this model for this engine and CPU, if there is a whole one."""
     return find(pages_folder(), _name(header), header)
+
+
+def repackable(header: ModelHeader) -> bool:
+    """Whether the engine has kernels for repacked weights of some of this model's types on this CPU."""
+    try:
+        with closing(Repacker()) as repacker:
+            return any(_repacked(tensor, repacker) for tensor in header.tensors)
+    except Refusal:
+        return False
 
 
 def make_pages(header: ModelHeader, progress: Callable[[str], None]) -> PageFile | None:

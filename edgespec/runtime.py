@@ -29,6 +29,7 @@ from edgespec.timeline import OFF, Timeline
 from edgespec.types import (
     Chunk,
     Completion,
+    Expected,
     KvType,
     MemoryPlan,
     ModelHeader,
@@ -235,9 +236,9 @@ class Runtime:
         return self._strategy.stages
 
     @property
-    def expected_tokens_per_second(self) -> float:
-        """What to expect of the next generation: measured speeds, and acceptance as far as it is known for this pair."""
-        return self._strategy.expected_tokens_per_second or self.plan.ceiling_tokens_per_second
+    def expected_tokens_per_second(self) -> Expected:
+        """What to expect of the next generation, by measured costs: without drafts, and a range with them, by acceptance."""
+        return self._strategy.expected_tokens_per_second
 
     def explain(self) -> list[str]:
         """What guesses, how guesses are judged, and why, in lines for people."""
@@ -290,6 +291,7 @@ class Runtime:
         """Stop the reader, free contexts, models and slots, in that order; idempotent. An open stream is over then."""
         if not self._closed:
             self._strategy.keep()
+            self._generator.keep()
         self._finalizer()
 
     def __enter__(self) -> Runtime:

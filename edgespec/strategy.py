@@ -13,7 +13,7 @@ from typing import Any, get_args
 from edgespec.engines.base import Session
 from edgespec.engines.llamacpp.session import LlamaSession
 from edgespec.errors import UsageError
-from edgespec.loading import Loaded, auto_policy, keep_policy
+from edgespec.loading import Loaded, auto_policy, expected, keep_policy
 from edgespec.memory.plan import DRAFT_CHUNK, MOST_NODES, SPOKEN_CONTEXTS, voting_layers
 from edgespec.speculation.decoder import Policy
 from edgespec.speculation.drafting.base import Drafter, NoDrafter
@@ -26,7 +26,7 @@ from edgespec.speculation.policy import AlphaPolicy, AutoPolicy, FixedPolicy
 from edgespec.speculation.retrieval import Shape, View
 from edgespec.speculation.verify import LOSSY, METHODS, Method, Verifier
 from edgespec.speculation.verify.match import match_target
-from edgespec.types import SamplingParams, Speculation, Stage, Vocabulary
+from edgespec.types import Expected, SamplingParams, Speculation, Stage, Vocabulary
 
 __all__ = ["DRAFT_CELLS", "VERIFIERS", "Generation", "SpeculationOptions", "Strategy"]
 
@@ -257,9 +257,14 @@ class Strategy:
             session.rewind(min(length, session.length))
 
     @property
-    def expected_tokens_per_second(self) -> float | None:
-        """By measured speeds, and acceptance as far as it is known; None where nothing is measured."""
-        return self.policy.expected_rate() if isinstance(self.policy, AutoPolicy) else None
+    def expected_tokens_per_second(self) -> Expected:
+        """By calibrated costs and what was learned so far; fixed trees are taken for those of the mode "auto"."""
+        prepared = self._loaded.prepared
+        if self.mode == "off" or not self.sessions:
+            return Expected(prepared.costs.plain_rate)
+        if isinstance(self.policy, AutoPolicy):
+            return Expected(self.policy.plain_rate, *self.policy.expected_range())
+        return expected(prepared)
 
     def keep(self) -> None:
         """Remember for the next runtime what this one learned."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from edgespec.errors import UsageError
 
 __all__ = [
-    "MOST_TOP_LOGPROBS", "ROW_BLOCK", "Acceptance", "Chunk", "Completion", "FileIdentity", "FinishReason", "Floats", "Item",
-    "KvType", "MemoryPlan", "ModelHeader", "Pages", "Paging", "Round", "SamplingParams", "Speculation", "Speeds", "Stage",
+    "MOST_TOP_LOGPROBS", "ROW_BLOCK", "Acceptance", "Chunk", "Completion", "Expected", "FileIdentity", "FinishReason", "Floats",
+    "Item", "KvType", "MemoryPlan", "ModelHeader", "Pages", "Paging", "Round", "SamplingParams", "Speculation", "Stage",
     "Statistics", "Tables", "TensorExtent", "TokenLogprob", "Vocabulary",
 ]  # fmt: skip
 
@@ -110,18 +110,12 @@ class ModelHeader:
 
 
 @dataclass(frozen=True)
-class Speeds:
-    """Measured rates of this machine: bytes/s from disk, and seconds per weight byte by tokens in the pass."""
+class Expected:
+    """Tokens per second to expect: without drafts, and with them from mostly wrong to mostly right; None where nothing drafts."""
 
-    read_bandwidth: float
-    pass_cost: tuple[tuple[int, float], ...]  # (tokens, seconds per byte), ascending
-
-    def compute(self, weight_bytes: int, tokens: int) -> float:
-        """Seconds for one resident pass of `tokens` over `weight_bytes`, linear between the measured blocks of rows."""
-        widths, costs = zip(*self.pass_cost, strict=True)
-        tokens = tokens if tokens == 1 else -(-tokens // ROW_BLOCK) * ROW_BLOCK
-        cost = float(np.interp(tokens, widths, costs))
-        return float(weight_bytes * cost * max(1.0, tokens / widths[-1]))
+    plain: float
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -149,7 +143,6 @@ class MemoryPlan:
     ring_bytes: int
     streamed_bytes: int  # read from disk in every sweep
     minimum: int
-    ceiling_tokens_per_second: float  # without speculation
     notes: tuple[str, ...] = ()
     kept: tuple[int, ...] = ()  # layers that are pinned whole, to draft with
     draft_cells: int = 0  # of the drafter's context are in memory, the others in a file; 0: all are in memory
@@ -271,7 +264,7 @@ class Statistics:
     idle_seconds: float = 0.0  # such waits spent drafting
     read_seconds: float = 0.0  # the disk reading, whether waited for or not
     callback_seconds: float = 0.0  # Python at layer boundaries, waiting not counted
-    ceiling_tokens_per_second: float = 0.0
+    ceiling_tokens_per_second: float = 0.0  # by calibrated costs of the trees that were verified, and what earlier rounds took
     speculation: str = "off"
     stages: tuple[Stage, ...] = ()
     draft_view: str = "full"

@@ -13,6 +13,7 @@ from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColu
 
 from edgespec.cli import options as opt
 from edgespec.cli.console import bar, on_terminal, progress, say, write
+from edgespec.cli.report import expectation
 from edgespec.extras import extra
 from edgespec.hub.found import Pulled, find
 from edgespec.hub.names import catalog, is_name
@@ -63,12 +64,10 @@ def pull(
 
 
 def _offered(name: str, offer: Offer) -> str:
-    guessed = offer.expected_tokens_per_second
     return (
         f"{name}: {format_size(offer.size)} in {len(offer.target) + len(offer.drafter)} files, "
         f"{format_size(offer.missing_bytes)} of it to download; within {format_size(offer.plan.budget)} "
-        f"about {offer.plan.ceiling_tokens_per_second:.1f} tokens/s before any guessing"
-        + (f", {guessed:.1f} with a drafter as good as the embedded one" if guessed else "")
+        f"{expectation(offer.expected_tokens_per_second)}"
     )
 
 

@@ -9,10 +9,11 @@ from typing import Any
 from edgespec.cli import options as opt
 from edgespec.cli.console import progress, say, write
 from edgespec.cli.models import located
-from edgespec.loading import Options, expected_rate, prepare
+from edgespec.cli.report import expectation
+from edgespec.loading import Options, expected, prepare
 from edgespec.memory.budget import format_size
 from edgespec.strategy import DRAFT_CELLS, SpeculationOptions
-from edgespec.types import MemoryPlan
+from edgespec.types import Expected, MemoryPlan
 
 __all__ = ["plan"]
 
@@ -29,28 +30,29 @@ def plan(
     draft_cells: opt.DraftCells = DRAFT_CELLS,
     as_object: opt.Json = False,
 ) -> None:
-    """Show the memory plan and the predicted ceiling; refuse an impossible budget with the minimum."""
+    """Show the memory plan and the speed to expect; refuse an impossible budget with the minimum."""
     asked: Any = opt.stage_list(stages), draft_view
     guessing = SpeculationOptions(stages=asked[0], draft_view=asked[1], draft_cells=draft_cells)
     found, small = located(target, drafter)
     options = Options(found, small, budget, context, threads, kv_type=kv_type, stages=guessing.wanted, draft_cells=guessing.cells)
     with progress() as status:
         prepared = prepare(options, status)
-    expected = expected_rate(prepared)
+    rates = expected(prepared)
     for note in prepared.notes:
         say(note)
     if as_object:
         fields = dataclasses.asdict(prepared.plan) | {
             "total": prepared.plan.total,
-            "expected_tokens_per_second": expected,
-            "speeds": dataclasses.asdict(prepared.speeds),
+            "ceiling_tokens_per_second": rates.plain,  # without drafts
+            "expected_tokens_per_second": dataclasses.asdict(rates),
+            "costs": dataclasses.asdict(prepared.costs),
         }
         write(json.dumps(fields) + "\n")
     else:
-        write("\n".join(_lines(prepared.plan, expected)) + "\n")
+        write("\n".join(_lines(prepared.plan, rates)) + "\n")
 
 
-def _lines(made: MemoryPlan, expected: float | None) -> list[str]:
+def _lines(made: MemoryPlan, rates: Expected) -> list[str]:
     rows = [(item.name, format_size(item.size), item.note) for item in made.items]
     rows.append(("total", format_size(made.total), f"of {format_size(made.budget)}; the minimum is {format_size(made.minimum)}"))
     lines = [f"{name:<28}{size:>12}  {note}".rstrip() for name, size, note in rows]
@@ -60,7 +62,4 @@ def _lines(made: MemoryPlan, expected: float | None) -> list[str]:
         lines.append(
             f"streamed in every sweep: {format_size(made.streamed_bytes)} in {len(made.streamed)} of {made.segments} segments"
         )
-    lines.append(f"predicted ceiling without speculation: {made.ceiling_tokens_per_second:.2f} tokens/s")
-    if expected:
-        lines.append(f"expected with the drafter, as far as it is known: {expected:.2f} tokens/s")
-    return lines
+    return [*lines, f"to expect: {expectation(rates)}"]

@@ -7,9 +7,9 @@ from typing import Any
 
 from edgespec.memory.budget import format_size, peak_memory
 from edgespec.runtime import Runtime
-from edgespec.types import Chunk, Statistics
+from edgespec.types import Chunk, Expected, Statistics
 
-__all__ = ["as_json", "summary"]
+__all__ = ["as_json", "expectation", "summary"]
 
 
 def as_json(runtime: Runtime, chunks: Sequence[Chunk]) -> dict[str, Any]:
@@ -68,3 +68,9 @@ def summary(runtime: Runtime, stats: Statistics) -> str:
         + (f"; {stats.near_ties} near-ties" if stats.near_ties else "")
         + (f"; {stats.verify}: not the target's own text" if stats.verify.startswith("lossy") else "")
     )
+
+
+def expectation(rates: Expected) -> str:
+    """Of a run that has not begun."""
+    plain = f"{rates.plain:.2g} tokens/s without drafts"
+    return plain if rates.low is None else f"{plain}, {rates.low:.2g} to {rates.high:.2g} with them (by acceptance)"

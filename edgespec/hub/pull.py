@@ -13,9 +13,9 @@ from edgespec.errors import ModelInvalid
 from edgespec.hub.client import Hub, RemoteFile
 from edgespec.hub.found import Pulled, sources_of
 from edgespec.hub.names import chosen_files
-from edgespec.loading import Options, expected_rate, preview
+from edgespec.loading import Options, expected, preview
 from edgespec.modelfile.header import read_model
-from edgespec.types import MemoryPlan, ModelHeader
+from edgespec.types import Expected, MemoryPlan, ModelHeader
 
 __all__ = ["Offer", "fetch", "look"]
 
@@ -31,7 +31,7 @@ class Offer:
     drafter: tuple[RemoteFile, ...]
     missing_bytes: int
     plan: MemoryPlan
-    expected_tokens_per_second: float | None  # with a drafter as good as the embedded one
+    expected_tokens_per_second: Expected
     notes: tuple[str, ...]
 
     @property
@@ -43,15 +43,16 @@ def look(hub: Hub, name: str, options: Options, progress: Callable[[str], None] 
     """Fetch the headers alone, and plan. Raises HubError, ModelError, or BudgetError where it could not run."""
     halves: list[tuple[RemoteFile, ...]] = []
     headers: list[ModelHeader] = []
-    for source in filter(None, sources_of(name)):
-        progress(f"looking at {source.repo}")
-        listed = {file.name: file for file in hub.files(source.repo)}
-        halves.append(tuple(listed[name] for name in chosen_files(list(listed), source)))
-        headers.append(_header(hub, halves[-1]))
-    prepared = preview(headers[0], headers[1] if len(headers) > 1 else None, options, progress)
+    with tempfile.TemporaryDirectory(prefix="edgespec-look-") as folder:
+        for number, source in enumerate(filter(None, sources_of(name))):
+            progress(f"looking at {source.repo}")
+            listed = {file.name: file for file in hub.files(source.repo)}
+            halves.append(tuple(listed[name] for name in chosen_files(list(listed), source)))
+            headers.append(_header(hub, halves[-1], Path(folder) / str(number)))
+        prepared = preview(headers[0], headers[1] if len(headers) > 1 else None, options, progress)
     missing = sum(file.size for half in halves for file in half if hub.cached(file) is None)
     second = halves[1] if len(halves) > 1 else ()
-    return Offer(halves[0], second, missing, prepared.plan, expected_rate(prepared), prepared.notes)
+    return Offer(halves[0], second, missing, prepared.plan, expected(prepared), prepared.notes)
 
 
 def fetch(hub: Hub, offer: Offer, progress: Callable[[RemoteFile, int], None] = lambda file, done: None) -> Pulled:
@@ -65,21 +66,21 @@ def fetch(hub: Hub, offer: Offer, progress: Callable[[RemoteFile, int], None] = 
     return Pulled(target, all_of(offer.drafter) if offer.drafter else None)
 
 
-def _header(hub: Hub, files: Sequence[RemoteFile]) -> ModelHeader:
-    """Read as if the files were here: the begin of each, with a hole behind it. Raises HubError or ModelInvalid."""
-    with tempfile.TemporaryDirectory(prefix="edgespec-look-") as folder:
-        paths = [Path(folder) / Path(file.name).name for file in files]
-        count = _FIRST
-        while True:
-            for file, path in zip(files, paths, strict=True):
-                path.write_bytes(hub.begin(file, count))
-                os.truncate(path, file.size)
-            try:
-                return read_model(paths[0])
-            except ModelInvalid:
-                if count >= min(_MOST, max(file.size for file in files)) or not _might_go_on(paths[0]):
-                    raise
-                count *= 4
+def _header(hub: Hub, files: Sequence[RemoteFile], folder: Path) -> ModelHeader:
+    """Read as if the files were in `folder`: the begin of each, with a hole behind it. Raises HubError or ModelInvalid."""
+    folder.mkdir()
+    paths = [folder / Path(file.name).name for file in files]
+    count = _FIRST
+    while True:
+        for file, path in zip(files, paths, strict=True):
+            path.write_bytes(hub.begin(file, count))
+            os.truncate(path, file.size)
+        try:
+            return read_model(paths[0])
+        except ModelInvalid:
+            if count >= min(_MOST, max(file.size for file in files)) or not _might_go_on(paths[0]):
+                raise
+            count *= 4
 
 
 def _might_go_on(path: Path) -> bool:

@@ -1,100 +1,186 @@
-"""Measured speeds of this machine, cached: direct read bandwidth, and seconds per weight byte by tokens in a pass.
+"""What passes and reads cost on this machine, measured once and kept: the numbers behind `memory.costs`.
 
-A disk's speed changes with what else uses it, so it is measured anew when the last time is some minutes past.
-
-It measures objects it is handed: a weight file, and a kernel that multiplies a synthetic matrix. A model can so be
-judged from its header alone; what a model then really takes refines the policy while it runs.
+It measures objects it is handed: a weight file, and a sample of a model that can run passes. A model can so be judged from
+its header alone. A disk's speed changes with what else uses it, so it is measured anew when the last time is some minutes past.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-import os
-import platform
 import statistics
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from edgespec.memory.arena import Arena
+from edgespec.memory.costs import PassCosts, ReadCosts, Table
 from edgespec.memory.layout import PAGE, Run
+from edgespec.memory.learned import recall, remember
 from edgespec.memory.weightfile import WeightFile
-from edgespec.types import FileIdentity, Speeds
+from edgespec.types import FileIdentity, Tables
 
-__all__ = ["WIDTHS", "calibrated", "measure_bandwidth", "measure_compute"]
+__all__ = [
+    "WIDTHS", "Measured", "Sampled", "measure_bandwidth", "measure_beside", "measure_passes", "pass_costs", "read_costs",
+]  # fmt: skip
 
-WIDTHS = (1, 4, 8, 16, 32, 64)
+WIDTHS = (1, 4, 8, 12, 16, 24, 32, 64)
+_CROWDED = (1, 16)  # widths at which a longer context is timed
+_BESIDE_ROWS = 8  # of the passes that reading is measured beside
 _PIECE = 16 << 20  # about a segment
 _READ_SECONDS = 0.5
 _STRIDE = 7  # pieces from one read to the next
 _FRESH_SECONDS = 300.0
-_TRIES = 3
-_log = logging.getLogger(__name__)
-Kernel = Callable[[int], float]  # tokens -> seconds per weight byte
+_TRIES, _FEWEST = 5, 2
+_PATIENCE = 0.5  # seconds for the passes of one width: a busy machine may take any time for them
+_STEADY = 1.5  # worst pass over best, for most widths
 
 
-def calibrated(cache: Path, key: str, identity: FileIdentity, kernel: Callable[[], Kernel]) -> Speeds:
-    """Speeds from the cache, or measured and cached. `key` names what the compute cost depends on."""
-    known = _load(cache)
-    disk = f"disk {identity.device}"
-    machine = f"{platform.machine()} {platform.processor()} {os.cpu_count()} {key}"
-    stale = disk not in known or not 0 <= time.time() - known[disk][-1] < _FRESH_SECONDS
-    if stale or machine not in known:
-        if machine not in known:
-            known[machine] = list(measure_compute(kernel()))
-        known[disk] = [measure_bandwidth(identity), time.time()]
-        _store(cache, known)
-    return Speeds(known[disk][0], tuple(zip(WIDTHS, known[machine], strict=True)))
+class Measured(Protocol):
+    """Seconds of one pass: of a layer on average, and of what belongs to no layer."""
+
+    @property
+    def layer(self) -> float: ...
+
+    @property
+    def core(self) -> float: ...
+
+
+class Sampled(Protocol):
+    """Some layers of a model; `crowd` fills `cells` more of the context that passes go over."""
+
+    @property
+    def cells(self) -> int: ...
+
+    def run(self, rows: int) -> Measured: ...
+
+    def crowd(self) -> None: ...
+
+
+def pass_costs(cache: Path, key: str, layers: int, share: float, measure: Callable[[], Tables]) -> PassCosts:
+    """Of a model of `layers`, from the cache or measured. `share` is a layer's size, on average, over one of the sample's.
+
+    What was measured while the machine was busy with other things is measured again some minutes later.
+    """
+    known = recall(cache, key)
+    if not (all(known.get(name) for name in ("layer", "core", "cell")) and _holds(known.get("spread", {}))):
+        known = measure()
+        remember(cache, key, known)
+
+    def table(name: str, scale: float) -> Table:
+        return tuple((rows, scale * seconds) for rows, seconds in sorted(known[name].items()))
+
+    return PassCosts(layers, table("layer", share), table("core", 1.0), table("cell", 1.0))
+
+
+def _holds(spread: dict[int, float]) -> bool:
+    return len(spread) == 2 and (spread[0] < _STEADY or _fresh(spread[1]))
+
+
+def _fresh(when: float) -> bool:
+    return 0 <= time.time() - when < _FRESH_SECONDS
+
+
+def measure_passes(sample: Sampled) -> Tables:
+    """Seconds by rows: of a layer, of what belongs to none, of a layer's further cell of context; and in `spread` how much
+    passes vary, and when that was."""
+    short = {rows: _usual(sample, rows) for rows in WIDTHS}
+    sample.crowd()
+    crowded = {rows: _usual(sample, rows) for rows in _CROWDED}
+    return {
+        "layer": {rows: layer for rows, (layer, _, _) in short.items()},
+        "core": {rows: core for rows, (_, core, _) in short.items()},
+        "cell": {rows: max(0.0, layer - short[rows][0]) / sample.cells for rows, (layer, _, _) in crowded.items()},
+        "spread": {0: statistics.median(spread for _, _, spread in short.values()), 1: time.time()},
+    }
+
+
+def _usual(sample: Sampled, rows: int) -> tuple[float, float, float]:
+    """Seconds of a layer and of the rest in the better half of some passes, the first left out; and the worst over the best."""
+    sample.run(rows)
+    began, done = time.perf_counter(), list[Measured]()
+    while len(done) < _TRIES and (len(done) < _FEWEST or time.perf_counter() - began < _PATIENCE):
+        done.append(sample.run(rows))
+    done.sort(key=lambda one: one.layer)
+    better = done[: len(done) // 2 + 1]
+    layer, core = (statistics.mean(getattr(one, part) for one in better) for part in ("layer", "core"))
+    return layer, core, done[-1].layer / done[0].layer
+
+
+def read_costs(cache: Path, key: str, identity: FileIdentity, sample: Callable[[], Sampled]) -> ReadCosts:
+    """Of the disk that a file is on, from the cache as far as it is fresh. `key` names what computing beside it depends on."""
+    disk, beside = f"disk {identity.device}", f"beside disk {identity.device} {key}"
+    known = recall(cache, disk).get("disk", {})
+    if len(known) != 2 or not _fresh(known[1]):
+        known = {0: measure_bandwidth(identity), 1: time.time()}
+        remember(cache, disk, {"disk": known})
+    slowed = recall(cache, beside).get("beside", {})
+    if len(slowed) != 2:
+        slowed = dict(enumerate(measure_beside(identity, sample())))
+        remember(cache, beside, {"beside": slowed})
+    return ReadCosts(known[0], slowed[0], slowed[1])
 
 
 def measure_bandwidth(identity: FileIdentity) -> float:
     """Bytes per second of direct reads as the pager makes them, all over the file, for half a second; the median piece's."""
-    piece = min(_PIECE, identity.size // PAGE * PAGE) or PAGE
-    places = range(0, max(1, identity.size - piece + 1), piece)
-    arena, file = Arena(piece), WeightFile([identity])
-    view = arena.take(piece).view
-    took: list[float] = []
-    try:
-        file.settle()  # else writing is what is measured
+    with _reader(identity) as (piece, read):
+        took: list[float] = []
         while sum(took) < _READ_SECONDS:
-            place = places[len(took) * _STRIDE % len(places)]
             began = time.perf_counter()
-            file.read(Run(0, place, piece, 0), view)
+            read()
             took.append(time.perf_counter() - began)
         return min(piece, identity.size) / statistics.median(took)
+
+
+def measure_beside(identity: FileIdentity, sample: Sampled) -> tuple[float, float]:
+    """Seconds that a byte takes longer to read beside passes, and that it costs the passes. Raises as `WeightFile.read`."""
+    with _reader(identity) as (piece, read), ThreadPoolExecutor(1, thread_name_prefix="edgespec-calibrate") as pool:
+        reading = statistics.median(_seconds(read) for _ in range(_TRIES))
+        computing = statistics.median(_seconds(lambda: sample.run(_BESIDE_ROWS)) for _ in range(_TRIES))
+        passes, reads, stop = list[float](), list[float](), threading.Event()
+        beside = pool.submit(_repeat, read, reads, stop)
+        try:
+            while not beside.done() and (sum(passes) < _READ_SECONDS or len(reads) < _TRIES):
+                passes.append(_seconds(lambda: sample.run(_BESIDE_ROWS)))
+        finally:
+            stop.set()
+        beside.result()
+        together = statistics.median(reads)
+        lost = 1 - min(1.0, computing / statistics.median(passes))
+        size = min(piece, identity.size)
+        return max(0.0, together - reading) / size, lost * together / size
+
+
+def _repeat(work: Callable[[], object], took: list[float], stop: threading.Event) -> None:
+    while not stop.is_set():
+        took.append(_seconds(work))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+@contextmanager
+def _reader(identity: FileIdentity) -> Iterator[tuple[int, Callable[[], None]]]:
+    """The size of a piece, and what reads the next one."""
+    piece = min(_PIECE, identity.size // PAGE * PAGE) or PAGE
+    places = range(0, max(1, identity.size - piece + 1), piece)
+    arena, file, turn = Arena(piece), WeightFile([identity]), 0
+    view = arena.take(piece).view
+
+    def read() -> None:
+        nonlocal turn
+        file.read(Run(0, places[turn * _STRIDE % len(places)], piece, 0), view)
+        turn += 1
+
+    try:
+        file.settle()  # else writing is what is measured
+        yield piece, read
     finally:
         file.close()
         view.release()
         arena.close()
-
-
-def measure_compute(kernel: Kernel) -> tuple[float, ...]:
-    """Seconds per weight byte at each of WIDTHS; the best of three, the first not counted."""
-    costs = []
-    for width in WIDTHS:
-        kernel(width)
-        costs.append(min(kernel(width) for _ in range(_TRIES)))
-    return tuple(costs)
-
-
-def _load(cache: Path) -> dict[str, list[float]]:
-    try:
-        known = json.loads(cache.read_text())
-    except (OSError, ValueError):
-        return {}
-    good = isinstance(known, dict) and all(
-        isinstance(value, list) and value and all(isinstance(item, float) and item > 0 for item in value)
-        for value in known.values()
-    )
-    return known if good else {}
-
-
-def _store(cache: Path, known: dict[str, list[float]]) -> None:
-    try:
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        partial = cache.with_suffix(".partial")
-        partial.write_text(json.dumps(known, indent=1))
-        partial.replace(cache)
-    except OSError as error:
-        _log.info("the calibration cannot be kept: %s", error.strerror)

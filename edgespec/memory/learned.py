@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import uuid
 from pathlib import Path
 
 from edgespec.types import Tables
@@ -30,8 +31,8 @@ def remember(cache: Path, key: str, tables: Tables) -> None:
     known = _read(cache)
     known.pop(key, None)
     known[key] = tables
+    partial = cache.with_name(f"{cache.name}.{uuid.uuid4().hex[:8]}.partial")  # two processes may end at once
     try:
-        partial = cache.with_suffix(".partial")
         partial.write_text(json.dumps(dict(list(known.items())[-_MOST_KEYS:]), indent=1))
         partial.replace(cache)
     except OSError as error:

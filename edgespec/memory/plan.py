@@ -1,4 +1,4 @@
-"""Pure: from a budget, headers and speeds to where every byte goes, what is streamed, and how fast that can be.
+"""Pure: from a budget and headers to where every byte goes, and what is streamed.
 
 Nothing here looks at the machine. Refusals state the minimum that would work.
 """
@@ -13,7 +13,7 @@ from edgespec.errors import BudgetError, UsageError
 from edgespec.memory import needs
 from edgespec.memory.budget import format_size
 from edgespec.memory.layout import PARTS, pin_layers, segment_sizes, spread
-from edgespec.types import Item, KvType, MemoryPlan, ModelHeader, Paging, Speeds
+from edgespec.types import Item, KvType, MemoryPlan, ModelHeader, Paging
 
 __all__ = ["DRAFT_CHUNK", "MOST_NODES", "SPOKEN_CONTEXTS", "Request", "make_plan", "resident_cells", "voting_layers"]
 
@@ -36,7 +36,6 @@ class Request:
     budget: int
     target: ModelHeader
     drafter: ModelHeader | None
-    speeds: Speeds
     process: int
     context: int | None = None
     max_nodes: int = MOST_NODES
@@ -252,10 +251,9 @@ def _finish(
     minimum: int,
     kept: tuple[int, ...] = (),
 ) -> MemoryPlan:
-    target, speeds = request.target, request.speeds
+    target = request.target
     sizes = segment_sizes(target)
     streamed_bytes = sum(sizes[key] for key in streamed)
-    sweep = max(streamed_bytes / speeds.read_bandwidth, speeds.compute(target.weight_bytes, 1))
     return MemoryPlan(
         budget=request.budget,
         paging=paging,
@@ -269,7 +267,6 @@ def _finish(
         ring_bytes=ring,
         streamed_bytes=streamed_bytes,
         minimum=minimum,
-        ceiling_tokens_per_second=1 / sweep,
         notes=_notes(request, passes),
         kept=kept,
         draft_cells=_draft_cells(request, context),

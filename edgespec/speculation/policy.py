@@ -34,7 +34,8 @@ _LOOKS = 8  # rounds at most in which a block is drafted whatever experience say
 # of everything that was said meanwhile.
 _FIRST_PAUSE, _LONGER, _LONGEST_PAUSE = 32, 4, 512
 _MARGIN = 1.02  # what speculation must promise to be switched on again
-_PRIOR_TREE, _PRIOR_TOKENS = 16, 3.3  # rows, and tokens a round (the embedded pair's), of a pair that never ran
+_PRIOR_TREE, _PRIOR_TOKENS = 16, (1.7, 5.3)  # rows, and tokens a round that the embedded pair makes of documentation and of
+_PRIOR_ROUNDS = 20.0  # stories (docs/measurements.md, "Methods by task"); rounds until a pair's own count as much
 
 
 @dataclass
@@ -168,13 +169,18 @@ class AutoPolicy:
         if self._judged >= (_TRIAL if self._won else _SHORT_TRIAL):
             self._judge()
 
-    def expected_rate(self) -> float:
-        """Tokens per second to expect: trees as they came out so far for this pair, at the costs known for this plan."""
-        rounds = self._rounds or {_PRIOR_TREE: 1.0}
-        tokens = self._tokens or {_PRIOR_TREE: _PRIOR_TOKENS}
+    def expected_range(self) -> tuple[float, float]:
+        """Tokens per second to expect where guesses are mostly wrong and where they are mostly right, at the costs of this plan.
+
+        Trees are as they came out so far for this pair, and the range narrows with what they brought.
+        """
+        rounds, known = self._rounds or {_PRIOR_TREE: 1.0}, sum(self._rounds.values())
         first, each = self._draft_line()
         seconds = sum(n * (self.sweep_seconds(rows) + (rows > 1) * first + (rows - 1) * each) for rows, n in rounds.items())
-        return max(self.plain_rate, sum(tokens.values()) / seconds)
+        brought = sum(self._tokens.values())
+        low, high = ((prior * _PRIOR_ROUNDS + brought) / (_PRIOR_ROUNDS + known) for prior in _PRIOR_TOKENS)
+        rate = sum(rounds.values()) / seconds
+        return max(self.plain_rate, low * rate), max(self.plain_rate, high * rate)
 
     def measured_rate(self) -> float | None:
         """Tokens per second of rounds with drafts so far; None before there were enough to judge by."""

@@ -29,7 +29,7 @@ TOKENS = [1, 40, 50, 60, 70]
 def plan_for(header: ModelHeader, paging: Paging, share: float = 0.4) -> MemoryPlan:
     sizes = segment_sizes(header)
     streamed = tuple(list(sizes)[index] for index in spread(list(sizes.values()), int(share * sum(sizes.values()))))
-    return MemoryPlan(1 << 30, paging, 256, 64, 16, "f16", (), len(sizes), streamed, 8 << 20, 0, 0, 0.0)
+    return MemoryPlan(1 << 30, paging, 256, 64, 16, "f16", (), len(sizes), streamed, 8 << 20, 0, 0)
 
 
 @pytest.fixture(scope="module")

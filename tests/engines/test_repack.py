@@ -68,7 +68,7 @@ def least(header: ModelHeader) -> int:
 def plan_for(header: ModelHeader, pinned: int) -> MemoryPlan:
     sizes = segment_sizes(header)
     streamed = tuple(key for index, key in enumerate(sizes) if index % 5 >= pinned)
-    return MemoryPlan(1 << 30, "slots", 256, 64, 16, "f16", (), len(sizes), streamed, 16 << 20, 0, 0, 0.0)
+    return MemoryPlan(1 << 30, "slots", 256, 64, 16, "f16", (), len(sizes), streamed, 16 << 20, 0, 0)
 
 
 @pytest.mark.parametrize("pinned", [0, 2])

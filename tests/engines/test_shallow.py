@@ -21,7 +21,7 @@ KEPT = (0, 2, 5)
 
 def plan_for(header: ModelHeader, kept: tuple[int, ...] = KEPT) -> MemoryPlan:
     streamed = tuple(key for key in segment_sizes(header) if key // len(PARTS) not in kept)
-    return MemoryPlan(1 << 30, "slots", 256, 64, 16, "f16", (), 0, streamed, 8 << 20, 0, 0, 0.0, kept=kept)
+    return MemoryPlan(1 << 30, "slots", 256, 64, 16, "f16", (), 0, streamed, 8 << 20, 0, 0, kept=kept)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from edgespec.errors import ModelChanged, PagingError, UsageError
 from edgespec.memory.arena import Arena
-from edgespec.memory.calibrate import calibrated, measure_bandwidth
 from edgespec.memory.layout import PAGE, Layout, Run, lay_out
 from edgespec.memory.pager import Pager, _Ring, _Slot
 from edgespec.memory.weightfile import WeightFile
@@ -219,25 +218,6 @@ def test_file_systems_without_direct_reads_are_read_through_the_cache(weights: W
     assert bytes(view[start : start + len(contents[2])]) == contents[2]
     assert not file.direct
     file.close()
-
-
-def test_calibration_is_measured_once_and_a_damaged_cache_is_measured_again(weights: Weights, tmp_path: Path) -> None:
-    file_id, cache, calls = weights[0], tmp_path / "cache/speeds.json", []
-
-    def kernel() -> Callable[[int], float]:
-        calls.append(1)
-        return lambda tokens: 1e-9 * tokens
-
-    first = calibrated(cache, "q", file_id, kernel)
-    assert first.read_bandwidth > 0
-    assert first.compute(10**9, 16) == pytest.approx(16.0)
-    assert first.compute(10**9, 64) == pytest.approx(64.0)
-    assert calibrated(cache, "q", file_id, kernel) == first
-    assert len(calls) == 1
-    cache.write_text('{"disk": [NaN]}')
-    calibrated(cache, "q", file_id, kernel)
-    assert len(calls) == 2
-    assert measure_bandwidth(file_id) > 0
 
 
 def test_runs_past_the_end_of_the_file_read_what_is_there(weights: Weights) -> None:

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from edgespec.errors import BudgetError, UsageError
 from edgespec.memory.layout import PARTS, segment_sizes
 from edgespec.memory.plan import Request, make_plan
-from edgespec.types import FileIdentity, Item, MemoryPlan, ModelHeader, Speeds, TensorExtent, Vocabulary
+from edgespec.types import FileIdentity, Item, MemoryPlan, ModelHeader, TensorExtent, Vocabulary
 
 MIB = 1 << 20
-SPEEDS = Speeds(1e9, ((1, 1e-10), (4, 1.5e-10), (16, 4e-10)))
 VOCABULARY = Vocabulary("gpt2", "x", (b"a",) * 1000, 1, 2)
 
 
@@ -31,7 +30,7 @@ def model(layer_sizes: list[int], core: int = MIB, **changes: Any) -> ModelHeade
 
 
 def plan(budget: int, target: ModelHeader, drafter: ModelHeader | None = None, context: int | None = 256) -> MemoryPlan:
-    return make_plan(Request(budget, target, drafter, SPEEDS, 50 * MIB, context))
+    return make_plan(Request(budget, target, drafter, 50 * MIB, context))
 
 
 layers = st.lists(st.integers(1 * MIB, 64 * MIB), min_size=2, max_size=40)
@@ -60,7 +59,7 @@ def test_a_plan_never_exceeds_its_budget_and_accounts_for_every_layer(sizes: lis
 def test_layers_that_draft_are_pinned_whole_in_their_order(sizes: list[int], budget: int, random: Random) -> None:
     target, order = model(sizes), list(range(len(sizes)))
     random.shuffle(order)
-    request = Request(budget, target, None, SPEEDS, 50 * MIB, 256, order=tuple(order))
+    request = Request(budget, target, None, 50 * MIB, 256, order=tuple(order))
     try:
         made = make_plan(request)
     except BudgetError:
@@ -76,7 +75,7 @@ def test_layers_that_draft_are_pinned_whole_in_their_order(sizes: list[int], bud
 @given(layers, st.integers(300, 6000))
 def test_of_a_drafters_cache_what_it_looks_at_is_in_memory(sizes: list[int], cells: int) -> None:
     target, drafter = model(sizes), model([2 * MIB] * 2, kv_heads=(8, 8), key_size=64, value_size=64)
-    asked = Request(4000 * MIB, target, drafter, SPEEDS, 50 * MIB, 4096, viewed=(drafter,), draft_cells=cells)
+    asked = Request(4000 * MIB, target, drafter, 50 * MIB, 4096, viewed=(drafter,), draft_cells=cells)
 
     def cache(request: Request) -> Item:
         return next(item for item in make_plan(request).items if item.name == "drafter, KV cache")
@@ -128,14 +127,6 @@ def test_the_context_shrinks_to_fit_unless_it_was_asked_for() -> None:
         plan(room, target, context=5000)
 
 
-def test_the_ceiling_is_disk_or_arithmetic_whichever_is_slower() -> None:
-    target = model([32 * MIB] * 16)
-    streaming = plan(300 * MIB, target)
-    assert streaming.ceiling_tokens_per_second == pytest.approx(1e9 / streaming.streamed_bytes)
-    resident = plan(2000 * MIB, target)
-    assert resident.ceiling_tokens_per_second == pytest.approx(1 / (target.weight_bytes * 1e-10))
-
-
 def test_a_large_untied_embedding_counts_only_its_rows() -> None:
     tied = model([8 * MIB] * 4, core=300 * MIB)
     head = TensorExtent("output.weight", (MIB,), "I8", 0, 1 << 30, MIB)
@@ -157,7 +148,7 @@ def test_special_targets_are_announced() -> None:
 def test_what_fits_as_it_is_in_the_file_needs_no_ring() -> None:
     """An embedding that is larger than a layer, and a layout that takes more memory than the file."""
     target = model([MIB] * 4, core=100 * MIB)
-    request = Request(0, target, None, SPEEDS, 50 * MIB, 256, target_beside=100 * MIB)
+    request = Request(0, target, None, 50 * MIB, 256, target_beside=100 * MIB)
     least = plan(1 << 40, target).total  # resident, with nothing beside
     made = make_plan(replace(request, budget=least + 10 * MIB))
     assert (made.paging, made.streamed, made.ring_bytes, made.kept) == ("slots", (), 0, ())
@@ -169,7 +160,7 @@ def test_what_fits_as_it_is_in_the_file_needs_no_ring() -> None:
 def test_rows_of_a_large_vocabulary_stay_a_small_part_of_the_budget(megabytes: int, tokens: int) -> None:
     target = model([4 * MIB] * 4, vocabulary=replace(VOCABULARY, tokens=(b"a",) * tokens))
     try:
-        made = make_plan(Request(megabytes * MIB, target, None, SPEEDS, 50 * MIB, 256, max_nodes=32))
+        made = make_plan(Request(megabytes * MIB, target, None, 50 * MIB, 256, max_nodes=32))
     except BudgetError:
         return
     assert made.max_nodes in (32, 15, 7)
@@ -180,8 +171,8 @@ def test_rows_of_a_large_vocabulary_stay_a_small_part_of_the_budget(megabytes: i
 def test_a_target_without_speculation_has_one_row() -> None:
     target = model([4 * MIB] * 4, vocabulary=replace(VOCABULARY, tokens=(b"a",) * 262_144))
     with pytest.raises(BudgetError) as plain:
-        make_plan(Request(MIB, target, None, SPEEDS, 50 * MIB, 256, max_nodes=0))
+        make_plan(Request(MIB, target, None, 50 * MIB, 256, max_nodes=0))
     with pytest.raises(BudgetError) as drafted:
-        make_plan(Request(MIB, target, None, SPEEDS, 50 * MIB, 256, max_nodes=32))
+        make_plan(Request(MIB, target, None, 50 * MIB, 256, max_nodes=32))
     assert plain.value.minimum
     assert drafted.value.minimum == pytest.approx(plain.value.minimum + 14 * MIB, abs=2 * MIB)

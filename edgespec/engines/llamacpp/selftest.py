@@ -82,7 +82,7 @@ def paged_plan(header: ModelHeader) -> MemoryPlan:
     sizes = segment_sizes(header)
     return MemoryPlan(
         budget=0, paging="slots", context=_CONTEXT, chunk=_CHUNK, max_nodes=_NODES, kv_type="f16", items=(), segments=len(sizes),
-        streamed=tuple(sizes)[::2], ring_bytes=_RING, streamed_bytes=0, minimum=0, ceiling_tokens_per_second=0.0,
+        streamed=tuple(sizes)[::2], ring_bytes=_RING, streamed_bytes=0, minimum=0,
     )  # fmt: skip
 
 

@@ -1,0 +1,114 @@
+"""Wiring: the costs of a pair under its plan, from samples of both models and the disk that the target is on."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import platform
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from statistics import fmean
+
+from edgespec.cache import cache_folder
+from edgespec.engines.llamacpp.library import engine_version
+from edgespec.engines.llamacpp.sample import Sample
+from edgespec.errors import EngineError
+from edgespec.memory.calibrate import measure_passes, pass_costs, read_costs
+from edgespec.memory.costs import CostModel, PassCosts, ReadCosts
+from edgespec.memory.heap import give_back
+from edgespec.types import FileIdentity, MemoryPlan, ModelHeader, Tables
+
+__all__ = ["Calibrator", "sampled_layers"]
+
+_SAMPLE = 256 << 20  # bytes of layers: more than a cache holds, little enough for any budget that pages layers as large
+_FEWEST = 2  # layers, so that what comes before the first can be told apart
+_log = logging.getLogger(__name__)
+
+
+def sampled_layers(header: ModelHeader, room: int = _SAMPLE) -> tuple[int, ...]:
+    """Which layers to time: of all sizes, as mixed types make them, and about `room` bytes together if there are so many."""
+    sizes = _layer_sizes(header)
+    count = min(header.layers, max(_FEWEST, round(room / fmean(sizes))))
+    order = sorted(range(header.layers), key=lambda layer: (sizes[layer], layer))
+    return tuple(sorted(order[(2 * place + 1) * header.layers // (2 * count)] for place in range(count)))
+
+
+def _layer_sizes(header: ModelHeader) -> list[int]:
+    return [max(1, sum(tensor.size for tensor in header.layer_tensors(layer))) for layer in range(header.layers)]
+
+
+class Calibrator:
+    """Measures what is not known yet, once per machine, engine and shape of a model, and says so by `progress`.
+
+    `stand_in` is a model that the engine surely computes, for those of which it takes no sample. `notes` are what to tell.
+    """
+
+    def __init__(self, threads: int, stand_in: Callable[[], ModelHeader], progress: Callable[[str], None]) -> None:
+        self._threads, self._stand_in, self._progress = threads, stand_in, progress
+        self._cache = cache_folder() / "calibration.json"
+        self._machine = f"{platform.machine()} {platform.processor()} {os.cpu_count()} {engine_version()} x{threads}"
+        self.notes: list[str] = []
+
+    def costs(
+        self, target: ModelHeader, drafter: ModelHeader | None, plan: MemoryPlan, *, repacked: bool, probe: FileIdentity
+    ) -> CostModel:
+        """Of this pair under `plan`, whose target is read from the disk that `probe` is on."""
+        repacked = repacked or plan.paging == "resident"
+        small = self.passes(drafter, repacked=True) if drafter else None
+        passes = self.passes(target, repacked=repacked)
+        if plan.kept:
+            small = replace(passes, layers=len(plan.kept))
+        return CostModel(passes, small, self._reads(target, probe), plan.streamed_bytes)
+
+    def passes(self, header: ModelHeader, *, repacked: bool) -> PassCosts:
+        """Of this model with its weights in memory; of another, by bytes, where the engine refuses a sample of it."""
+        try:
+            return self._passes(header, repacked)
+        except EngineError as error:
+            self.notes.append(f"speeds are guessed until they are measured: {error}")
+            other = self._stand_in()
+            known = self._passes(other, repacked=False)
+            share = fmean(_layer_sizes(header)) / fmean(_layer_sizes(other))
+            layer = tuple((rows, share * seconds) for rows, seconds in known.layer)
+            return replace(known, layers=header.layers, layer=layer)
+
+    def _passes(self, header: ModelHeader, repacked: bool) -> PassCosts:
+        kept, sizes = sampled_layers(header), _layer_sizes(header)
+        share = fmean(sizes) / fmean(sizes[layer] for layer in kept)
+
+        def measure() -> Tables:
+            self._progress(f"measuring how fast this machine computes models such as {header.name}, once")
+            with ExitStack() as undo:
+                return measure_passes(self._sample(header, kept, repacked, undo))
+
+        key = f"passes {self._machine}{' repacked' if repacked else ''} {_shape(header, kept)}"
+        return pass_costs(self._cache, key, header.layers, share, measure)
+
+    def _reads(self, target: ModelHeader, probe: FileIdentity) -> ReadCosts:
+        with ExitStack() as undo:
+            try:
+                return read_costs(
+                    self._cache, self._machine, probe, lambda: self._sample(target, sampled_layers(target), False, undo)
+                )
+            except EngineError:
+                other = self._stand_in()
+                return read_costs(
+                    self._cache, self._machine, probe, lambda: self._sample(other, sampled_layers(other), False, undo)
+                )
+
+    def _sample(self, header: ModelHeader, kept: Sequence[int], repacked: bool, undo: ExitStack) -> Sample:
+        sample = Sample(header, kept, threads=self._threads, repacked=repacked)
+        undo.callback(give_back)
+        undo.callback(sample.close)
+        return sample
+
+
+def _shape(header: ModelHeader, kept: Sequence[int]) -> str:
+    """Names what the costs of a sample depend on, whatever the model is called."""
+    tensors = [tensor for layer in kept for tensor in header.layer_tensors(layer)]
+    counted = Counter((tensor.name.split(".")[-2], tensor.kind, tensor.shape) for tensor in [*tensors, *header.core_tensors])
+    facts = (header.heads, sorted(set(header.kv_heads)), header.key_size, header.experts, sorted(counted.items()))
+    return f"{header.architecture} {header.width} {hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}"
