@@ -25,7 +25,9 @@ def commands() -> dict[str, set[str]]:
     assert isinstance(root, typer.core.TyperGroup)
     for name, command in root.commands.items():
         inner = command.commands.values() if isinstance(command, typer.core.TyperGroup) else [command]
-        found[name] = {option for one in inner for parameter in one.params for option in parameter.opts}
+        found[name] = {
+            option for one in inner for parameter in one.params for option in (*parameter.opts, *parameter.secondary_opts)
+        }
     return found
 
 

@@ -17,7 +17,7 @@ def main() -> None:
     job = json.load(sys.stdin)
     with edgespec.load(
         job["target"], job["drafter"], budget=job["budget"], context=job["context"], threads=job["threads"],
-        speculation=job["speculation"], draft_nodes=job["nodes"], strict=True,
+        speculation=job["speculation"], draft_nodes=job["nodes"], strict=True, **job["options"],
     ) as runtime:  # fmt: skip
         fixed = job["speculation"] not in ("off", "auto")
         predicted = None if fixed else runtime.expected_tokens_per_second

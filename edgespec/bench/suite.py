@@ -11,9 +11,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,12 +31,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Configuration:
-    """`nodes` is the fixed size of a tree or chain, for the server its draft length."""
+    """`nodes` is the fixed size of a tree or chain, for the server its draft length; `options` are others of `edgespec.load`."""
 
     name: str
     engine: Literal["stock", "server", "edgespec"]
     speculation: str = "off"
     nodes: int = 15
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 CONFIGURATIONS = {
@@ -78,7 +79,7 @@ class Setting:
         return {
             "target": str(self.target), "drafter": str(self.drafter) if drafts else None, "budget": int(cap / _OVERHEAD),
             "context": self.context, "threads": self.threads, "max_tokens": self.max_tokens, "tokens": self.prompts[:prompts],
-            "speculation": configuration.speculation, "nodes": configuration.nodes,
+            "speculation": configuration.speculation, "nodes": configuration.nodes, "options": dict(configuration.options),
         }  # fmt: skip
 
 

@@ -66,7 +66,7 @@ class Cells:
             for lane in shared:
                 assert self.last(lane) == tree.depths[node] - 1
             self.cells.append((tree.depths[node], node, set(shared)))
-            seen = {other for position, other, have in self.cells if min(tags) in have and position <= tree.depths[node]}
+            seen = {other for position, other, have in self.cells if min(shared) in have and position <= tree.depths[node]}
             assert seen == set(tree.path(node))
 
 
