@@ -93,9 +93,7 @@ def plan_for(header: ModelHeader, *, paged: bool) -> MemoryPlan:
     sizes = segment_sizes(header)
     chosen = spread(list(sizes.values()), sum(sizes.values()) // 2) if paged else ()
     streamed = tuple(list(sizes)[index] for index in chosen)
-    return MemoryPlan(
-        1 << 40, "slots" if paged else "mmap", 1024, 64, NODES, "f16", (), len(sizes), streamed, 64 << 20, 0, 0
-    )
+    return MemoryPlan(1 << 40, "slots" if paged else "mmap", 1024, 64, NODES, "f16", (), len(sizes), streamed, 64 << 20, 0, 0)
 
 
 def rounds(model: LlamaModel, count: int) -> tuple[float, float, float]:

@@ -60,6 +60,7 @@ def edgespec(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_engine_in_use_is_proven() -> None:
     assert 0 <= proof.prove().rounding < 1
+    assert {"F32", "Q8_0"} <= set(proof.proven().steady)
     assert proof.proven() == proof.proven()
 
 

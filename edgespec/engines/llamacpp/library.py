@@ -73,6 +73,7 @@ _BASE = (
     ("ggml_backend_alloc_ctx_tensors_from_buft", _P, [_P, _P]),
     ("ggml_backend_buffer_free", None, [_P]),
     ("ggml_backend_tensor_set", None, [_P, _P, _SIZE, _SIZE]),
+    ("ggml_quantize_chunk", _SIZE, [ctypes.c_int, _P, _P, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _P]),
 )
 _CPU: tuple[tuple[str, Any, list[Any]], ...] = (
     ("ggml_graph_compute_with_ctx", ctypes.c_int, [_P, _P, ctypes.c_int]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from edgespec.engines.lanes import Lanes
@@ -11,12 +11,13 @@ from edgespec.engines.llamacpp import crash
 from edgespec.engines.llamacpp.callbacks import Callbacks
 from edgespec.engines.llamacpp.capture import Capture
 from edgespec.engines.llamacpp.cells import Cells
+from edgespec.engines.llamacpp.kernels import rounding_of
 from edgespec.engines.llamacpp.library import engine_version, llama
 from edgespec.engines.llamacpp.native import native_library
 from edgespec.engines.llamacpp.paging import Observer, PagedWeights, load_paged
 from edgespec.engines.llamacpp.params import load_file
 from edgespec.engines.llamacpp.pointers import Refusal
-from edgespec.engines.llamacpp.proof import proven
+from edgespec.engines.llamacpp.repack import repacked_when_resident
 from edgespec.engines.llamacpp.sampler import LlamaSampler
 from edgespec.engines.llamacpp.session import LlamaSession
 from edgespec.engines.llamacpp.shallow import load_shallow
@@ -55,7 +56,6 @@ class LlamaModel:
         self._sessions: list[LlamaSession] = []
         self._file = file
         self._paged: PagedWeights | None = None
-        self.rounding = proven().rounding
         self.paging: Paging = plan.paging if plan else "resident"
         self.notes: list[str] = []
         if not all(unchanged(identity) for identity in header.files):
@@ -64,6 +64,7 @@ class LlamaModel:
         self._stage = f"in a pass over {header.name} with {self.engine}"
         crash.stage(f"loading {header.name} with {self.engine}")
         self._model: Any = self._load(plan, strict, shift)
+        self.rounding = rounding_of(header, self._repacked())
         self._callbacks = self._paged.callbacks if self._paged else Callbacks(header.layers)
         self.tokenizer = LlamaTokenizer(self._model)
 
@@ -94,6 +95,13 @@ class LlamaModel:
             except Refusal as refusal:
                 self._fall_back(refusal, strict)
         return load_file(self.header.path, mapped=True, repack=False)
+
+    def _repacked(self) -> Collection[str]:
+        """Names of the weights that the engine's kernels for repacked weights compute with."""
+        if self.paging == "resident" and not self._lender:
+            return repacked_when_resident(self.header)
+        pages = self._lender._pages if self._lender else self._pages
+        return pages.repacked if pages and self.paging != "mmap" else ()
 
     def _lend(self) -> Any:
         if self._paged is None or self._plan is None:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from edgespec.cache import cache_folder
 from edgespec.errors import EngineBroken, EngineMissing
@@ -34,16 +35,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Proof:
-    """`rounding`: the largest difference of a logit between passes of different widths over the same tokens."""
+    """`rounding`: the largest difference of a logit between passes of different widths over the same tokens, for weights whose
+    layout (`kernels.layout_of`) is among the `steady` ones, as those of the embedded pair are."""
 
     rounding: float
+    steady: tuple[str, ...] = ()
 
 
 @functools.cache
 def proven() -> Proof:
     """The proof of this engine on this machine, made now if there is none. Raises EngineMissing, EngineBroken."""
     if _TRUSTED in os.environ:
-        return Proof(0.0)
+        return Proof(0.0)  # nothing is decided by it there
     known = _kept().get(_key())
     return _judged(known) if known else prove()
 
@@ -65,13 +68,13 @@ def library_folder() -> Path:
     return Path(spec.origin).parent / "lib"
 
 
-Verdict = dict[str, float | str]  # a proof's fields, or {"failure": why}
+Verdict = dict[str, Any]  # a proof's fields, or {"failure": why}
 
 
 def _judged(verdict: Verdict) -> Proof:
     if "failure" in verdict:
         raise EngineBroken(f"the engine fails its self-test on this machine ({verdict['failure']}): {_REMEDY}")
-    return Proof(float(verdict["rounding"]))
+    return Proof(verdict["rounding"], tuple(verdict["steady"]))
 
 
 def _run() -> Verdict:

@@ -8,6 +8,7 @@ buffer and the traits of such a tensor, with its data pointing at repacked bytes
 from __future__ import annotations
 
 import ctypes
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from edgespec.engines.llamacpp.pointers import Mark, Refusal, mark_of
 from edgespec.modelfile.quants import number_of
 from edgespec.types import ModelHeader, TensorExtent
 
-__all__ = ["Repacker", "beside_the_file"]
+__all__ = ["Repacker", "beside_the_file", "multiplied", "repacked_when_resident"]
 
 _P = ctypes.c_void_p
 
@@ -95,7 +96,7 @@ def beside_the_file(header: ModelHeader) -> int:
     """
     repacker = Repacker()
     try:
-        weights = sorted(_multiplied(header), key=lambda weight: -weight.size)
+        weights = sorted(multiplied(header), key=lambda weight: -weight.size)
         sizes = [(weight.size, repacker.size(weight)) for weight in weights if repacker.supports(weight)]
         twice = sum(embedding.size for embedding in _tied(header) if repacker.supports(embedding))
     except Refusal:  # whatever is held, it is not known here
@@ -107,7 +108,14 @@ def beside_the_file(header: ModelHeader) -> int:
     return max(after, *loading, 0) - header.weight_bytes
 
 
-def _multiplied(header: ModelHeader) -> list[TensorExtent]:
+def repacked_when_resident(header: ModelHeader) -> set[str]:
+    """Names of the weights that the engine lays out anew where all of a model is in memory."""
+    with closing(Repacker()) as repacker:
+        return {weight.name for weight in multiplied(header) if repacker.supports(weight)}
+
+
+def multiplied(header: ModelHeader) -> list[TensorExtent]:
+    """All weights but an embedding that is only looked up."""
     embedding = [weight for weight in header.core_tensors if weight.name == "token_embd.weight"]
     return [weight for weight in header.tensors if weight not in embedding] + _tied(header)
 
