@@ -63,8 +63,8 @@ def _try(name: str, check: Callable[[], str], remedy: str) -> Finding:
 
 def _self_test() -> str:
     proof = prove()
-    steady = f"not for {len(proof.steady)} layouts of weights" if not proof.rounding else f"by up to {proof.rounding:.2f} logit"
-    return f"golden passes right; widths of passes change logits {steady}"
+    moved = f"moves logits by up to {proof.rounding:.2f}" if proof.rounding else "changes no logit"
+    return f"golden passes right; the width of a pass {moved} where weights are {', '.join(proof.steady)}"
 
 
 def _callbacks() -> str:
