@@ -41,9 +41,8 @@ ROWS = {
 SHARES = (0.65, 0.38)  # of the target's file, as caps
 BASES = ("off", "llmcad")
 HEADER = (
-    "| cap | configuration | tokens/s | x no drafts | range | x LLMCad | tokens/pass | nodes/pass | of these drafted ahead |\n"
-    + "|---" * 9
-    + "|"
+    "| cap | configuration | tokens/s | x no drafts | range | x LLMCad | tokens/pass | nodes/pass | drafted ahead/pass "
+    "| of these kept |\n" + "|---" * 10 + "|"
 )
 
 
@@ -66,14 +65,14 @@ def setting(args: argparse.Namespace) -> Setting:
 
 
 def table(records: Sequence[Record], size: int) -> Iterator[str]:
-    """Medians over the rounds; ratios are those of the same round. Nodes drafted ahead are those of a guess that held."""
+    """Medians over the rounds; ratios are those of the same round. Of nodes drafted ahead those of a guess that held are kept."""
     yield HEADER
     for cap, name in dict.fromkeys((record["cap"], record["name"]) for record in records):
         runs = [one for one in records if (one["cap"], one["name"]) == (cap, name)]
         good = [one for one in runs if "tokens_per_second" in one]
         shown = f"| {cap / size:.0%} | {ROWS[name]} |"
         if not good:
-            yield f"{shown} failed: {runs[0]['error']} |" + " |" * 6
+            yield f"{shown} failed: {runs[0]['error']} |" + " |" * 7
             continue
         against = [[one["tokens_per_second"] / rate for one in good if (rate := rate_of(records, one, base))] for base in BASES]
         plain, llmcad = (f"{statistics.median(ratios):.2f}" if ratios else "-" for ratios in against)
@@ -90,11 +89,11 @@ def rate_of(records: Sequence[Record], like: Record, name: str) -> float | None:
 
 def counts(runs: Sequence[Record]) -> str:
     if not all(run.get("passes") for run in runs):
-        return "- | - | -"
-    generated, passes, drafted, kept = (
-        sum(run[name] for run in runs) for name in ("generated", "passes", "drafted", "kept_ahead")
-    )
-    return f"{generated / passes:.2f} | {drafted / passes:.1f} | " + (f"{kept / drafted:.0%}" if drafted else "-")
+        return "- | - | - | -"
+    names = ("generated", "passes", "drafted", "drafted_ahead", "kept_ahead")
+    generated, passes, drafted, ahead, kept = (sum(run[name] for run in runs) for name in names)
+    share = f"{kept / ahead:.0%}" if ahead else "-"
+    return f"{generated / passes:.2f} | {drafted / passes:.1f} | {ahead / passes:.1f} | {share}"
 
 
 def about(given: Setting, nodes: int) -> Record:

@@ -10,13 +10,15 @@ def record(name: str, number: int, rate: float, **more: Any) -> dict[str, Any]:
 
 
 def test_ratios_are_those_of_the_same_round_and_counts_those_of_all() -> None:
-    drafts = {"passes": 10, "drafted": 40, "kept_ahead": 10}
-    records = [record("off", n, rate, passes=30, drafted=0, kept_ahead=0) for n, rate in ((1, 1.0), (2, 2.0), (3, 4.0))]
+    drafts = {"passes": 10, "drafted": 40, "drafted_ahead": 50, "kept_ahead": 10}
+    records = [
+        record("off", n, rate, passes=30, drafted=0, drafted_ahead=0, kept_ahead=0) for n, rate in ((1, 1.0), (2, 2.0), (3, 4.0))
+    ]
     records += [record("llmcad", n, rate, **drafts) for n, rate in ((1, 3.0), (2, 4.0), (3, 4.0))]
     records += [{"round": 1, "cap": 65, "name": "tree", "error": "killed"}]
     lines = list(table(records, 100))[1:]
-    assert lines[0] == "| 65% | no drafts | 2.00 | 1.00 | 1.00-1.00 | 0.50 | 1.00 | 0.0 | - |"
-    assert lines[1] == "| 65% | LLMCad | 4.00 | 2.00 | 1.00-3.00 | 1.00 | 3.00 | 4.0 | 25% |"
+    assert lines[0] == "| 65% | no drafts | 2.00 | 1.00 | 1.00-1.00 | 0.50 | 1.00 | 0.0 | 0.0 | - |"
+    assert lines[1] == "| 65% | LLMCad | 4.00 | 2.00 | 1.00-3.00 | 1.00 | 3.00 | 4.0 | 5.0 | 20% |"
     assert lines[2].startswith("| 65% | tree of fixed size (LLMCad without fallback) | failed: killed |")
 
 
