@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
 from edgespec.memory.arena import Arena, Piece
-from edgespec.memory.layout import PARTS, Layout, cut, lay_out
+from edgespec.memory.layout import PARTS, Layout, cut, key_of, lay_out, segment_sizes, spread
 from edgespec.memory.weightfile import WeightFile
 from edgespec.types import MemoryPlan, ModelHeader, TensorExtent
 
@@ -27,8 +28,8 @@ def embedding_by_rows(header: ModelHeader) -> TensorExtent | None:
 class Resident:
     """The arena: the ring of the streamed segments, and `pinned` layouts with their pieces, filled after `wait`.
 
-    `streamed` are the layouts of the other segments by key. Where only whole layers can be paged (`fine` false) a layer
-    streams if any part of it was to.
+    `streamed` are the layouts of the other segments by key. Where only whole layers can be paged (`fine` false) as many stay
+    as fit into the bytes that the plan has for segments.
     """
 
     def __init__(self, header: ModelHeader, plan: MemoryPlan, file: WeightFile, *, fine: bool) -> None:
@@ -36,9 +37,10 @@ class Resident:
         self.streamed: dict[int, Layout] = {}
         by_rows = embedding_by_rows(header)
         layouts = [lay_out(extent for extent in header.core_tensors if extent != by_rows)]
+        streamed = plan.streamed if fine else _whole_layers(header, plan)
         for layer in range(header.layers):
             for key, extents in cut(layer, header.layer_tensors(layer), fine=fine).items():
-                if _streams(key, plan, fine=fine):
+                if key in streamed:
                     self.streamed[key] = lay_out(extents)
                 else:
                     layouts.append(lay_out(extents))
@@ -64,5 +66,10 @@ class Resident:
         self._arena.close()
 
 
-def _streams(key: int, plan: MemoryPlan, *, fine: bool) -> bool:
-    return key in plan.streamed if fine else any(key // len(PARTS) == other // len(PARTS) for other in plan.streamed)
+def _whole_layers(header: ModelHeader, plan: MemoryPlan) -> Collection[int]:
+    """Keys of the layers to stream so that the others take no more than the segments that were to stay."""
+    room = sum(size for key, size in segment_sizes(header).items() if key not in plan.streamed)
+    sizes = {layer: lay_out(header.layer_tensors(layer)).size for layer in range(header.layers)}
+    room -= sum(sizes.pop(layer) for layer in plan.kept)  # whole in any case
+    layers = list(sizes)
+    return {key_of(layers[index], len(PARTS) - 1) for index in spread(list(sizes.values()), room)}

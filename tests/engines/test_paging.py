@@ -18,6 +18,7 @@ from edgespec.engines.llamacpp.rows import EmbeddingRows
 from edgespec.engines.llamacpp.standin import mappings, stand_in, unpopulated
 from edgespec.errors import EngineError, ModelChanged, PagingError
 from edgespec.memory.layout import PARTS, segment_sizes, spread
+from edgespec.memory.resident import Resident
 from edgespec.memory.weightfile import WeightFile
 from edgespec.modelfile.header import read_model
 from edgespec.speculation.tree import DraftTree
@@ -84,6 +85,20 @@ def test_an_engine_that_only_shows_whole_layers_is_paged_by_layers(
     model = LlamaModel(header, plan_for(header, "slots"), threads=2, strict=True)
     np.testing.assert_array_equal(rows_of(model)[0], wanted[0])
     model.close()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 0.8, 1.0])
+def test_of_whole_layers_as_many_stay_as_the_plan_has_room_for(header: ModelHeader, share: float) -> None:
+    plan, file = plan_for(header, "slots", share), WeightFile(header.files)
+    fine, whole = (Resident(header, plan, file, fine=kind) for kind in (True, False))
+    held = [sum(layout.size for layout, _ in each.pinned) for each in (fine, whole)]
+    largest = max(layout.size for layout in whole.streamed.values()) if whole.streamed else 0
+    seams = 2 * 4096 * plan.segments  # pages that segments of one layer share
+    assert held[0] - largest - seams <= held[1] <= held[0]
+    assert bool(whole.streamed) == bool(fine.streamed)
+    for each in (fine, whole):
+        each.close()
+    file.close()
 
 
 def test_a_graph_in_another_order_is_refused() -> None:
