@@ -16,22 +16,28 @@ from edgespec.cache import cache_folder
 from edgespec.engines.llamacpp.library import engine_version
 from edgespec.engines.llamacpp.sample import Sample
 from edgespec.errors import EngineError
+from edgespec.memory.budget import resident_bytes
 from edgespec.memory.calibrate import measure_passes, pass_costs, read_costs
 from edgespec.memory.costs import CostModel, PassCosts, ReadCosts
 from edgespec.memory.heap import give_back
+from edgespec.memory.resident import embedding_by_rows
 from edgespec.types import FileIdentity, MemoryPlan, ModelHeader, Tables
 
 __all__ = ["Calibrator", "sampled_layers"]
 
 _SAMPLE = 256 << 20  # bytes of layers: more than a cache holds, little enough for any budget that pages layers as large
 _FEWEST = 2  # layers, so that what comes before the first can be told apart
+_OUTPUTS = 80  # rows of logits that a sample's context holds, twice counted
+_MARGIN = 48 << 20  # its cells and scratch
 _log = logging.getLogger(__name__)
 
 
-def sampled_layers(header: ModelHeader, room: int = _SAMPLE) -> tuple[int, ...]:
-    """Which layers to time: of all sizes, as mixed types make them, and about `room` bytes together if there are so many."""
+def sampled_layers(header: ModelHeader, room: int) -> tuple[int, ...]:
+    """Which layers to time: of all sizes, as mixed types make them, and more than a cache holds together if `room` allows."""
     sizes = _layer_sizes(header)
-    count = min(header.layers, max(_FEWEST, round(room / fmean(sizes))))
+    wanted = min(header.layers, max(_FEWEST, round(_SAMPLE / fmean(sizes))))
+    cache = 2 * Sample.context * max(header.kv_heads) * (header.key_size + header.value_size)
+    count = max(1, min(wanted, int(room / (max(sizes) * 9 / 8 + cache))))  # repacked weights can take an eighth more
     order = sorted(range(header.layers), key=lambda layer: (sizes[layer], layer))
     return tuple(sorted(order[(2 * place + 1) * header.layers // (2 * count)] for place in range(count)))
 
@@ -43,11 +49,12 @@ def _layer_sizes(header: ModelHeader) -> list[int]:
 class Calibrator:
     """Measures what is not known yet, once per machine, engine and shape of a model, and says so by `progress`.
 
-    `stand_in` is a model that the engine surely computes, for those of which it takes no sample. `notes` are what to tell.
+    Samples stay within `budget`. `stand_in` is a model that the engine surely computes, for those of which it takes no
+    sample. `notes` are what to tell.
     """
 
-    def __init__(self, threads: int, stand_in: Callable[[], ModelHeader], progress: Callable[[str], None]) -> None:
-        self._threads, self._stand_in, self._progress = threads, stand_in, progress
+    def __init__(self, threads: int, budget: int, stand_in: Callable[[], ModelHeader], progress: Callable[[str], None]) -> None:
+        self._threads, self._budget, self._stand_in, self._progress = threads, budget, stand_in, progress
         self._cache = cache_folder() / "calibration.json"
         self._machine = f"{platform.machine()} {platform.processor()} {os.cpu_count()} {engine_version()} x{threads}"
         self.notes: list[str] = []
@@ -56,9 +63,8 @@ class Calibrator:
         self, target: ModelHeader, drafter: ModelHeader | None, plan: MemoryPlan, *, repacked: bool, probe: FileIdentity
     ) -> CostModel:
         """Of this pair under `plan`, whose target is read from the disk that `probe` is on."""
-        repacked = repacked or plan.paging == "resident"
         small = self.passes(drafter, repacked=True) if drafter else None
-        passes = self.passes(target, repacked=repacked)
+        passes = self.passes(target, repacked=repacked or plan.paging == "resident")
         if plan.kept:
             small = replace(passes, layers=len(plan.kept))
         return CostModel(passes, small, self._reads(target, probe), plan.streamed_bytes)
@@ -76,7 +82,7 @@ class Calibrator:
             return replace(known, layers=header.layers, layer=layer)
 
     def _passes(self, header: ModelHeader, repacked: bool) -> PassCosts:
-        kept, sizes = sampled_layers(header), _layer_sizes(header)
+        kept, sizes = sampled_layers(header, self._room(header)), _layer_sizes(header)
         share = fmean(sizes) / fmean(sizes[layer] for layer in kept)
 
         def measure() -> Tables:
@@ -87,17 +93,22 @@ class Calibrator:
         key = f"passes {self._machine}{' repacked' if repacked else ''} {_shape(header, kept)}"
         return pass_costs(self._cache, key, header.layers, share, measure)
 
+    def _room(self, header: ModelHeader) -> int:
+        """For layers, within the budget: nothing else of the models is in memory yet."""
+        core = sum(tensor.size for tensor in header.core_tensors if tensor != embedding_by_rows(header))
+        return self._budget - resident_bytes() - core - _OUTPUTS * 4 * len(header.vocabulary.tokens) - _MARGIN
+
     def _reads(self, target: ModelHeader, probe: FileIdentity) -> ReadCosts:
         with ExitStack() as undo:
-            try:
-                return read_costs(
-                    self._cache, self._machine, probe, lambda: self._sample(target, sampled_layers(target), False, undo)
-                )
-            except EngineError:
-                other = self._stand_in()
-                return read_costs(
-                    self._cache, self._machine, probe, lambda: self._sample(other, sampled_layers(other), False, undo)
-                )
+
+            def sample() -> Sample:
+                try:
+                    return self._sample(target, sampled_layers(target, self._room(target)), False, undo)
+                except EngineError:
+                    other = self._stand_in()
+                    return self._sample(other, sampled_layers(other, self._room(other)), False, undo)
+
+            return read_costs(self._cache, self._machine, probe, sample)
 
     def _sample(self, header: ModelHeader, kept: Sequence[int], repacked: bool, undo: ExitStack) -> Sample:
         sample = Sample(header, kept, threads=self._threads, repacked=repacked)

@@ -121,7 +121,7 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
     if drafter:
         check_pair(target, drafter)
     threads = options.threads or usable_threads()
-    calibrator = _calibrator(threads, progress)
+    calibrator = _calibrator(threads, budget, progress)
     stages = _usable_stages(target, options)
     request = _request(options, stages, budget, target, drafter)
     plan = make_plan(request)
@@ -200,7 +200,7 @@ def with_pages(prepared: Prepared, options: Options, progress: Progress) -> Prep
         return prepared
     if not repackable(prepared.target):
         return prepared
-    fast = _calibrator(prepared.threads, progress).passes(prepared.target, repacked=True)
+    fast = _calibrator(prepared.threads, prepared.plan.budget, progress).passes(prepared.target, repacked=True)
     if prepared.costs.target.seconds(_VERIFIED) < _WORTHWHILE * fast.seconds(_VERIFIED):
         return prepared
     try:
@@ -217,16 +217,16 @@ def preview(target: ModelHeader, drafter: ModelHeader | None, options: Options, 
     if drafter:
         check_pair(target, drafter)
     threads = options.threads or usable_threads()
-    calibrator = _calibrator(threads, progress)
     budget, stages = parse_budget(options.budget, read_limits()), _usable_stages(target, options)
+    calibrator = _calibrator(threads, budget, progress)
     request = _request(options, stages, budget, target, drafter)
     plan, probe = make_plan(request), read_model(embedded_model("target")).files[0]
     costs = calibrator.costs(target, request.drafter, plan, repacked=False, probe=probe)
     return Prepared(target, request.drafter, plan, costs, threads, options.strict, (*plan.notes, *calibrator.notes))
 
 
-def _calibrator(threads: int, progress: Progress) -> Calibrator:
-    return Calibrator(threads, lambda: read_model(embedded_model("target")), progress)
+def _calibrator(threads: int, budget: int, progress: Progress) -> Calibrator:
+    return Calibrator(threads, budget, lambda: read_model(embedded_model("target")), progress)
 
 
 def expected(prepared: Prepared) -> Expected:

@@ -18,6 +18,7 @@ CLASSES = (
     edgespec.Runtime,
     types.Chunk,
     types.Completion,
+    types.Expected,
     types.TokenLogprob,
     types.Statistics,
     types.SamplingParams,

@@ -28,8 +28,9 @@ def main() -> None:
     prepared = prepare(Options(args.target, args.drafter, budget, CONTEXT))
     with edgespec.load(args.target, args.drafter, budget=budget, context=CONTEXT) as runtime:
         sweeps = -(-args.tokens // runtime.plan.chunk)
-        reading = sweeps * runtime.plan.streamed_bytes / prepared.speeds.read_bandwidth
-        bound = reading + prepared.speeds.compute(prepared.target.weight_bytes, args.tokens)
+        costs = prepared.costs
+        reading = sweeps * costs.disk.seconds(costs.streamed_bytes)
+        bound = reading + costs.computing(args.tokens)
         ratios = []
         for run in range(args.runs):
             prompt = [300 + run + place * 7 % 2500 for place in range(args.tokens)]

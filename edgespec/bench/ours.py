@@ -8,7 +8,7 @@ from typing import Any
 
 import edgespec
 from edgespec.runtime import Runtime
-from edgespec.types import Statistics
+from edgespec.types import Expected, Statistics
 
 __all__ = ["main"]
 
@@ -19,13 +19,12 @@ def main() -> None:
         job["target"], job["drafter"], budget=job["budget"], context=job["context"], threads=job["threads"],
         speculation=job["speculation"], draft_nodes=job["nodes"], strict=True, **job["options"],
     ) as runtime:  # fmt: skip
-        fixed = job["speculation"] not in ("off", "auto")
-        predicted = None if fixed else runtime.expected_tokens_per_second
+        expected = runtime.expected_tokens_per_second
         done = [_answer(runtime, prompt, job) for prompt in job["tokens"]]
         statistics = [one for _, one in done]
         result = {
             "tokens": [tokens for tokens, _ in done],
-            "predicted": predicted,
+            "predicted": _predicted(job["speculation"], expected),
             "ceiling": _ceiling(statistics),
             "passes": sum(one.passes - 1 for one in statistics),
             **{name: sum(getattr(one, name) for one in statistics) for name in _COUNTS},
@@ -45,6 +44,13 @@ def _answer(runtime: Runtime, prompt: list[int], job: dict[str, Any]) -> tuple[l
             sys.stdout.write(json.dumps({"made": chunk.tokens}) + "\n")
             sys.stdout.flush()
     return tokens, chunk.statistics
+
+
+def _predicted(speculation: str, expected: Expected) -> list[float] | None:
+    """The range of tokens per second told before the run; None for fixed trees, of which none is told."""
+    if speculation == "off":
+        return [expected.plain, expected.plain]
+    return [expected.low, expected.high] if speculation == "auto" and expected.low and expected.high else None
 
 
 _COUNTS = ("drafted", "accepted", "drafted_ahead", "kept_ahead", "near_ties", "bytes_paged")

@@ -18,7 +18,7 @@ _PARTS = ("compute", "waiting", "drafting", "callbacks")
 def table(records: Sequence[Record], size: int) -> str:
     """One line per cap and configuration; `size` is the target file's, caps are shown as shares of it."""
     lines = [
-        "| cap | configuration | tokens/s | range | x stock | x server | tokens/pass | of ceiling | of predicted | first token "
+        "| cap | configuration | tokens/s | range | x stock | x server | tokens/pass | of ceiling | predicted | first token "
         "| peak/cap |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -33,7 +33,7 @@ def table(records: Sequence[Record], size: int) -> str:
             lines.append(
                 f"| {cap / size:.0%} | {_label(runs[0])} | {middle:.2f} | {min(values):.2f}-{max(values):.2f} | "
                 f"{_ratio(middle, rates.get('stock'))} | {_ratio(middle, rates.get('llama-server'))} | {_per_pass(runs)} | "
-                f"{_share(runs, 'ceiling')} | {_share(runs, 'predicted')} | {_first(runs):.2f} s | "
+                f"{_share(runs, 'ceiling')} | {_predicted(runs)} | {_first(runs):.2f} s | "
                 f"{max(run['peak'] for run in runs) / cap:.2f} |"
             )
     return "\n".join(lines) + "\n"
@@ -127,9 +127,18 @@ def _per_pass(runs: Sequence[Record]) -> str:
 
 
 def _share(runs: Sequence[Record], of: str) -> str:
-    """What was measured as a share of what was printed before or computed after."""
+    """What was measured as a share of what was computed from calibrated costs."""
     values = [run["tokens_per_second"] / run[of] for run in runs if run.get(of) and "tokens_per_second" in run]
     return f"{statistics.median(values):.0%}" if values else "-"
+
+
+def _predicted(runs: Sequence[Record]) -> str:
+    """The range of tokens per second that was told before, its ends' medians."""
+    ranges = [run["predicted"] for run in runs if run.get("predicted")]
+    if not ranges:
+        return "-"
+    low, high = (statistics.median(ends) for ends in zip(*ranges, strict=True))
+    return f"{low:.2f}" if low == high else f"{low:.2f}-{high:.2f}"
 
 
 def _first(runs: Sequence[Record]) -> float:

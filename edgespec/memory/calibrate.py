@@ -26,7 +26,7 @@ __all__ = [
     "WIDTHS", "Measured", "Sampled", "measure_bandwidth", "measure_beside", "measure_passes", "pass_costs", "read_costs",
 ]  # fmt: skip
 
-WIDTHS = (1, 4, 8, 12, 16, 24, 32, 64)
+WIDTHS = (1, 4, 8, 12, 16, 24, 32)
 _CROWDED = (1, 16)  # widths at which a longer context is timed
 _BESIDE_ROWS = 8  # of the passes that reading is measured beside
 _PIECE = 16 << 20  # about a segment

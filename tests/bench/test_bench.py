@@ -34,11 +34,13 @@ def record(name: str, rate: float, number: int = 1, **more: object) -> dict[str,
 
 def test_the_table_has_medians_ranges_ratios_and_losses(tmp_path: Path) -> None:
     records = [record("stock", rate, n) for n, rate in enumerate((1.0, 1.2, 0.9))]
-    records += [record("auto", rate, n, passes=10, ceiling=12.0, predicted=11.0) for n, rate in enumerate((9.0, 10.0, 11.0))]
+    records += [
+        record("auto", rate, n, passes=10, ceiling=12.0, predicted=[9.5, 11.0]) for n, rate in enumerate((9.0, 10.0, 11.0))
+    ]
     records += [{"round": 1, "cap": 100, "name": "tree", "error": "killed"}]
     lines = table(records, 200).splitlines()
     assert lines[2].startswith("| 50% | stock | 1.00 | 0.90-1.20 | 1.0x | - | - |")
-    assert lines[3].startswith("| 50% | auto | 10.00 | 9.00-11.00 | 10.0x | - | 3.00 | 83% | 91% | 0.40 s | 0.90 |")
+    assert lines[3].startswith("| 50% | auto | 10.00 | 9.00-11.00 | 10.0x | - | 3.00 | 83% | 9.50-11.00 | 0.40 s | 0.90 |")
     assert lines[4].startswith("| 50% | tree | failed: killed |")
     made = plots(records[:6], 200, tmp_path / "b.json", "toy")
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in made)
@@ -78,4 +80,5 @@ def test_every_engine_of_ours_says_what_stock_says(inflated_path: Path, drafter_
     texts = [json.dumps(entry["tokens"][0][:11]) for entry in records]
     assert len(set(texts)) == 1
     assert all(entry["peak"] <= CAP for entry in records)
-    assert records[1]["predicted"] > 0
+    assert records[1]["predicted"][0] > 0
+    assert records[3]["predicted"][0] <= records[3]["predicted"][1]

@@ -141,8 +141,12 @@ def test_plan_adds_up(inflated_path: Path) -> None:
     made = json.loads(done.stdout)
     assert made["total"] == sum(item["size"] for item in made["items"]) <= made["budget"]
     assert made["streamed_bytes"] > 0
-    assert made["ceiling_tokens_per_second"] > 0
+    assert made["ceiling_tokens_per_second"] == made["expected_tokens_per_second"]["plain"] > 0
+    assert made["expected_tokens_per_second"]["low"] is None  # nothing drafts
     assert "total" in edgespec("plan", "--target", str(inflated_path), "--budget", "170MiB").stdout
+    pair = json.loads(edgespec("plan", "--json").stdout)["expected_tokens_per_second"]
+    assert 0 < pair["plain"] <= pair["low"] < pair["high"]
+    assert "with them (by acceptance)" in edgespec("plan").stdout
 
 
 def test_doctor_and_version(cache: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from ggufs import copied, written
 from local_hub import COMMIT, LocalHub, local_hub
 
+from edgespec.cli.report import expectation
 from edgespec.errors import BudgetError, HubDamaged, HubDenied, HubError, HubUnreachable, ModelInvalid, ModelNotFound
 from edgespec.hub.client import Hub, RemoteFile
 from edgespec.hub.found import find
@@ -20,8 +21,8 @@ from edgespec.hub.names import catalog
 from edgespec.hub.pull import fetch, look
 from edgespec.hub.store import remove, stored
 from edgespec.loading import Options
-from edgespec.modelfile.header import read_model
-from edgespec.types import Speeds
+from edgespec.memory.costs import CostModel, PassCosts, ReadCosts
+from edgespec.types import Expected
 
 NAME, REPO, FILE = "user/pair", "user/pair", "pair-Q4_K_M.gguf"
 OPTIONS = Options(budget="1GiB", context=256)
@@ -87,14 +88,21 @@ def test_the_speed_with_a_drafter_is_told_before_the_download(
 ) -> None:
     for half, path in (("smollm2:1.7b", target_path), ("smollm2:135m", drafter_path)):
         server.add(catalog()[half].source.repo, "half-q4_k_m-q8_0.gguf", path.read_bytes())
-    per_byte = 1e-10  # a machine whose passes take as long for sixteen rows as for one
-    monkeypatch.setattr("edgespec.loading.calibrated", lambda *_: Speeds(1e9, ((1, per_byte), (16, per_byte))))
+    flat = PassCosts(1, ((1, 0.1), (16, 0.1)), ((1, 0.0),), ((1, 0.0),))  # sixteen rows take as long as one
+    small = PassCosts(1, ((4, 0.001),), ((1, 0.0),), ((1, 0.0),))
+    monkeypatch.setattr(
+        "edgespec.loading.Calibrator.costs",
+        lambda _self, _target, drafter, _plan, **_: CostModel(flat, small if drafter else None, ReadCosts(1e9), 0),
+    )
     pair, alone = look(client, "smollm2:1.7b", OPTIONS), look(client, f"{catalog()['smollm2:1.7b'].source.repo}:q4_k_m", OPTIONS)
-    plain = pair.plan.ceiling_tokens_per_second
-    assert plain == pytest.approx(1 / (per_byte * read_model(target_path).weight_bytes))
-    assert alone.expected_tokens_per_second is None
-    assert pair.expected_tokens_per_second
-    assert 2 * plain < pair.expected_tokens_per_second < 3.3 * plain  # 3.3 tokens a round, less what drafting them takes
+    assert alone.expected_tokens_per_second == Expected(pytest.approx(10.0))
+    told = pair.expected_tokens_per_second
+    assert told.plain == pytest.approx(10.0)
+    assert told.low
+    assert told.high
+    assert 1.5 * told.plain < told.low < 1.7 * told.plain  # tokens a round, less what drafting them takes
+    assert 4.5 * told.plain < told.high < 5.3 * told.plain
+    assert expectation(told) == f"10 tokens/s without drafts, {told.low:.2g} to {told.high:.2g} with them (by acceptance)"
 
 
 def test_a_split_model_is_one(client: Hub, server: LocalHub, target_path: Path, tmp_path: Path) -> None:

@@ -102,13 +102,21 @@ def test_a_policy_goes_on_from_what_an_earlier_one_learned() -> None:
     assert fresh.rate == taught.rate
 
 
-def test_the_expected_rate_is_near_the_one_that_comes() -> None:
+def test_the_rate_that_comes_lies_in_the_range_to_expect_which_narrows() -> None:
     taught = auto(slow_disk)
     Machine(slow_disk, 0.8, 0.8).rate(taught)
     fresh = auto(slow_disk)
     fresh.begin_with(taught.acceptance)  # another plan: its costs are predictions
     measured = Machine(slow_disk, 0.8, 0.8).rate(auto(slow_disk))
-    assert fresh.expected_rate() == pytest.approx(measured, rel=0.15)
+    low, high = fresh.expected_range()
+    assert low < measured < high
+    widest = auto(slow_disk).expected_range()
+    assert high / low < widest[1] / widest[0]
+
+
+def test_no_less_is_expected_than_without_drafts() -> None:
+    low, high = auto(lambda rows: float(rows)).expected_range()  # a tree of sixteen takes sixteen times as long
+    assert low == high == pytest.approx(1.0)
 
 
 def chain(confidence: float, length: int) -> DraftTree:

@@ -39,8 +39,9 @@ from edgespec.types import ModelHeader, TensorExtent
 
 __all__ = ["Sample", "Timed"]
 
-_CHUNK = 64  # the widest pass
-_CROWD = 16  # copies of the context that is evaluated once: the engine goes over cells in steps of 256
+_ROWS = 32  # of the widest pass
+_CHUNK, _SHORT = 64, 128  # tokens evaluated at a time, and of the short context: with a tree less than the engine's step of 256
+_CROWD = 8  # copies of the short context that make a longer one
 _BRANCH = 3  # children of a node
 _HALF = 1  # the number of half precision, in which keys are cached
 
@@ -59,7 +60,8 @@ class Sample:
     Raises EngineError where the engine refuses it. `close` gives everything back.
     """
 
-    cells = _CROWD * _CHUNK  # of context that `crowd` adds
+    cells = _CROWD * _SHORT  # of context that `crowd` adds
+    context = _SHORT * (_CROWD + 2)
 
     def __init__(self, header: ModelHeader, kept: Sequence[int], *, threads: int, repacked: bool) -> None:
         self._undo, self._ends, self._layers = ExitStack(), list[float](), len(kept)
@@ -104,14 +106,14 @@ class Sample:
 
     def _open(self, header: ModelHeader, threads: int) -> None:
         last = {key_of(layer, len(PARTS) - 1) for layer in range(self._layers)}
-        callbacks, lanes = Callbacks(self._layers, last, self._layer_ended), Lanes(_CHUNK)
+        callbacks, lanes = Callbacks(self._layers, last, self._layer_ended), Lanes(_ROWS)
         self._cells = Cells(
-            self._model, len(header.vocabulary.tokens), callbacks, context=_CHUNK * (_CROWD + 3), chunk=_CHUNK,
-            sequences=_CHUNK + _CROWD, threads=threads, keys=_HALF,
+            self._model, len(header.vocabulary.tokens), callbacks, context=self.context, chunk=_CHUNK,
+            sequences=_ROWS + _CROWD, threads=threads, keys=_HALF,
         )  # fmt: skip
         self._session = LlamaSession(self._cells, lanes, _CHUNK, self._cells.capacity)
         self._undo.callback(self._session.close)
-        self._session.extend([0] * _CHUNK)
+        self._session.extend([0] * _SHORT)
 
     def _layer_ended(self, _key: int, before: bool, _tensor: int) -> None:
         if not before:
@@ -122,7 +124,7 @@ class Sample:
         tree = DraftTree(0)
         for node in range(1, rows):
             tree.add((node - 1) // _BRANCH, node, 0.0)
-        self._session.rewind(_CHUNK)
+        self._session.rewind(_SHORT)
         self._ends.clear()
         began = time.perf_counter()
         self._session.score(tree).sum()
@@ -134,10 +136,10 @@ class Sample:
 
     def crowd(self) -> None:
         """Fill `cells` of the context, which passes then go over, without computing them all."""
-        self._session.rewind(_CHUNK)
+        self._session.rewind(_SHORT)
         self._session.flush()
         said = self._cells.state(0)
-        for sequence in range(_CHUNK, _CHUNK + _CROWD):
+        for sequence in range(_ROWS, _ROWS + _CROWD):
             self._cells.set_state(sequence, said)
 
     def close(self) -> None:
