@@ -231,8 +231,9 @@ def _calibrator(threads: int, budget: int, progress: Progress) -> Calibrator:
 
 def expected(prepared: Prepared) -> Expected:
     """What to expect of a run, by calibrated costs and by what earlier runs of this pair taught."""
-    plain = prepared.costs.plain_rate
-    return Expected(plain, *auto_policy(prepared).expected_range()) if prepared.drafter or prepared.plan.kept else Expected(plain)
+    policy = auto_policy(prepared)
+    drafts = prepared.drafter or prepared.plan.kept
+    return Expected(policy.plain_rate, *policy.expected_range()) if drafts else Expected(policy.plain_rate)
 
 
 def auto_policy(prepared: Prepared, manner: str = "") -> AutoPolicy:
