@@ -30,7 +30,7 @@ WIDTHS = (1, 4, 8, 12, 16, 24, 32)
 _CROWDED = (1, 16)  # widths at which a longer context is timed
 _BESIDE_ROWS = 8  # of the passes that reading is measured beside
 _PIECE = 16 << 20  # about a segment
-_READ_SECONDS = 0.5
+_READ_SECONDS = 0.8
 _STRIDE = 7  # pieces from one read to the next
 _FRESH_SECONDS = 300.0
 _TRIES, _FEWEST = 5, 2
@@ -124,20 +124,15 @@ def read_costs(cache: Path, key: str, identity: FileIdentity, sample: Callable[[
 
 
 def measure_bandwidth(identity: FileIdentity) -> float:
-    """Bytes per second of direct reads as the pager makes them, all over the file, for half a second; the median piece's."""
-    with _reader(identity) as (piece, read):
-        took: list[float] = []
-        while sum(took) < _READ_SECONDS:
-            began = time.perf_counter()
-            read()
-            took.append(time.perf_counter() - began)
-        return min(piece, identity.size) / statistics.median(took)
+    """Bytes per second of direct reads as the pager makes them, all over the file, for most of a second."""
+    with _reader(identity) as (size, read):
+        return size / _mean_seconds(read)
 
 
 def measure_beside(identity: FileIdentity, sample: Sampled) -> tuple[float, float]:
     """Seconds that a byte takes longer to read beside passes, and that it costs the passes. Raises as `WeightFile.read`."""
-    with _reader(identity) as (piece, read), ThreadPoolExecutor(1, thread_name_prefix="edgespec-calibrate") as pool:
-        reading = statistics.median(_seconds(read) for _ in range(_TRIES))
+    with _reader(identity) as (size, read), ThreadPoolExecutor(1, thread_name_prefix="edgespec-calibrate") as pool:
+        reading = _mean_seconds(read)
         computing = statistics.median(_seconds(lambda: sample.run(_BESIDE_ROWS)) for _ in range(_TRIES))
         passes, reads, stop = list[float](), list[float](), threading.Event()
         beside = pool.submit(_repeat, read, reads, stop)
@@ -147,10 +142,16 @@ def measure_beside(identity: FileIdentity, sample: Sampled) -> tuple[float, floa
         finally:
             stop.set()
         beside.result()
-        together = statistics.median(reads)
-        lost = 1 - min(1.0, computing / statistics.median(passes))
-        size = min(piece, identity.size)
+        together, lost = statistics.mean(reads), 1 - min(1.0, computing / statistics.median(passes))
         return max(0.0, together - reading) / size, lost * together / size
+
+
+def _mean_seconds(read: Callable[[], None]) -> float:
+    """Not the median: a disk that is slowed down lets some reads through at full speed and then none for a while."""
+    took: list[float] = []
+    while sum(took) < _READ_SECONDS:
+        took.append(_seconds(read))
+    return statistics.mean(took)
 
 
 def _repeat(work: Callable[[], object], took: list[float], stop: threading.Event) -> None:
@@ -166,7 +167,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 @contextmanager
 def _reader(identity: FileIdentity) -> Iterator[tuple[int, Callable[[], None]]]:
-    """The size of a piece, and what reads the next one."""
+    """How many bytes a piece brings, and what reads the next one."""
     piece = min(_PIECE, identity.size // PAGE * PAGE) or PAGE
     places = range(0, max(1, identity.size - piece + 1), piece)
     arena, file, turn = Arena(piece), WeightFile([identity]), 0
@@ -179,7 +180,7 @@ def _reader(identity: FileIdentity) -> Iterator[tuple[int, Callable[[], None]]]:
 
     try:
         file.settle()  # else writing is what is measured
-        yield piece, read
+        yield min(piece, identity.size), read
     finally:
         file.close()
         view.release()
