@@ -38,7 +38,7 @@ from edgespec.speculation.decoder import Decoder
 from edgespec.speculation.drafting.base import Drafter, NoDrafter, Worth
 from edgespec.speculation.drafting.model import ModelDrafter
 from edgespec.speculation.policy import FixedPolicy
-from edgespec.text.prompt import Prompter
+from edgespec.text.prompt import Prompt, Prompter
 from edgespec.types import FileIdentity, Round, SamplingParams, Statistics
 
 CONTEXT, OVERHEAD = 512, 1.02  # of the cap over the budget, as in `edgespec bench`
@@ -112,7 +112,7 @@ def measure(job: Job) -> dict[str, Any]:
     return result
 
 
-def rounds_of(loaded: Loaded, main: Session, small: Session, job: Job, prompt: str) -> Iterator[Round]:
+def rounds_of(loaded: Loaded, main: Session, small: Session, job: Job, prompt: Prompt) -> Iterator[Round]:
     """Of one answer, the first, which ends the prompt, included."""
     tokenizer = loaded.target.tokenizer
     tokens = Prompter(loaded.prepared.target).tokens(prompt, tokenizer)
