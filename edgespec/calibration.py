@@ -37,7 +37,8 @@ def sampled_layers(header: ModelHeader, room: int) -> tuple[int, ...]:
     sizes = _layer_sizes(header)
     wanted = min(header.layers, max(_FEWEST, round(_SAMPLE / fmean(sizes))))
     cache = 2 * Sample.context * max(header.kv_heads) * (header.key_size + header.value_size)
-    count = max(1, min(wanted, int(room / (max(sizes) * 9 / 8 + cache))))  # repacked weights can take an eighth more
+    fit = max(1, int(room / (max(sizes) * 9 / 8 + cache)))  # repacked weights can take an eighth more
+    count = wanted if wanted <= fit else 1 << fit.bit_length() - 1  # budgets that differ a little are measured once
     order = sorted(range(header.layers), key=lambda layer: (sizes[layer], layer))
     return tuple(sorted(order[(2 * place + 1) * header.layers // (2 * count)] for place in range(count)))
 
