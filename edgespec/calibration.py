@@ -20,6 +20,7 @@ from edgespec.memory.budget import resident_bytes
 from edgespec.memory.calibrate import measure_passes, pass_costs, read_costs
 from edgespec.memory.costs import CostModel, PassCosts, ReadCosts
 from edgespec.memory.heap import give_back
+from edgespec.memory.needs import tokenizer_bytes
 from edgespec.memory.resident import embedding_by_rows
 from edgespec.types import FileIdentity, MemoryPlan, ModelHeader, Tables
 
@@ -97,7 +98,8 @@ class Calibrator:
     def _room(self, header: ModelHeader) -> int:
         """For layers, within the budget: nothing else of the models is in memory yet."""
         core = sum(tensor.size for tensor in header.core_tensors if tensor != embedding_by_rows(header))
-        return self._budget - resident_bytes() - core - _OUTPUTS * 4 * len(header.vocabulary.tokens) - _MARGIN
+        vocabulary = _OUTPUTS * 4 * len(header.vocabulary.tokens) + tokenizer_bytes(header)
+        return self._budget - resident_bytes() - core * 9 // 8 - vocabulary - _MARGIN
 
     def _reads(self, target: ModelHeader, probe: FileIdentity) -> ReadCosts:
         with ExitStack() as undo:
@@ -112,6 +114,8 @@ class Calibrator:
             return read_costs(self._cache, self._machine, probe, sample)
 
     def _sample(self, header: ModelHeader, kept: Sequence[int], repacked: bool, undo: ExitStack) -> Sample:
+        if sum(_layer_sizes(header)[layer] for layer in kept) > self._room(header):
+            raise EngineError(f"the budget has no room for a sample of {header.name}")
         sample = Sample(header, kept, threads=self._threads, repacked=repacked)
         undo.callback(give_back)
         undo.callback(sample.close)

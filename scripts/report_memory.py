@@ -31,7 +31,7 @@ SAMPLINGS: list[dict[str, Any]] = [{}, {"temperature": 0.8, "seed": 1, "logprobs
 TEXT = "The river had risen overnight, and by morning the lower road was gone. "
 TOKENS = 48
 AMPLE, NO_CAP = "50%", 1 << 40
-SLACK = 1 << 20  # processes differ by less
+SLACK = 12 << 20  # processes differ by less, those included that measure this machine's speeds first
 
 
 def child(job: dict[str, Any]) -> dict[str, Any]:

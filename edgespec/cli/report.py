@@ -72,5 +72,12 @@ def summary(runtime: Runtime, stats: Statistics) -> str:
 
 def expectation(rates: Expected) -> str:
     """Of a run that has not begun."""
-    plain = f"{rates.plain:.2g} tokens/s without drafts"
-    return plain if rates.low is None else f"{plain}, {rates.low:.2g} to {rates.high:.2g} with them (by acceptance)"
+    plain = f"{_rounded(rates.plain)} tokens/s without drafts"
+    if rates.low is None or rates.high is None:
+        return plain
+    return f"{plain}, {_rounded(rates.low)} to {_rounded(rates.high)} with them (by acceptance)"
+
+
+def _rounded(rate: float) -> str:
+    """No more figures than a prediction has."""
+    return f"{rate:.2g}" if rate < 100 else f"{rate:.0f}"
