@@ -136,8 +136,9 @@ def measure_beside(identity: FileIdentity, sample: Sampled) -> tuple[float, floa
         computing = statistics.median(_seconds(lambda: sample.run(_BESIDE_ROWS)) for _ in range(_TRIES))
         passes, reads, stop = list[float](), list[float](), threading.Event()
         beside = pool.submit(_repeat, read, reads, stop)
+        began = time.perf_counter()
         try:
-            while not beside.done() and (sum(passes) < _READ_SECONDS or len(reads) < _TRIES):
+            while not beside.done() and (time.perf_counter() - began < _READ_SECONDS or len(reads) < _TRIES):
                 passes.append(_seconds(lambda: sample.run(_BESIDE_ROWS)))
         finally:
             stop.set()
@@ -148,10 +149,11 @@ def measure_beside(identity: FileIdentity, sample: Sampled) -> tuple[float, floa
 
 def _mean_seconds(read: Callable[[], None]) -> float:
     """Not the median: a disk that is slowed down lets some reads through at full speed and then none for a while."""
-    took: list[float] = []
-    while sum(took) < _READ_SECONDS:
-        took.append(_seconds(read))
-    return statistics.mean(took)
+    count, began = 0, time.perf_counter()
+    while (spent := time.perf_counter() - began) < _READ_SECONDS or not count:
+        read()
+        count += 1
+    return spent / count
 
 
 def _repeat(work: Callable[[], object], took: list[float], stop: threading.Event) -> None:
