@@ -78,19 +78,19 @@ class Calibrator:
         except EngineError as error:
             self.notes.append(f"speeds are guessed until they are measured: {error}")
             other = self._stand_in()
-            known = self._passes(other, repacked=False)
+            known = self._passes(other, repacked=False, small=True)
             share = fmean(_layer_sizes(header)) / fmean(_layer_sizes(other))
             layer = tuple((rows, share * seconds) for rows, seconds in known.layer)
             return replace(known, layers=header.layers, layer=layer)
 
-    def _passes(self, header: ModelHeader, repacked: bool) -> PassCosts:
+    def _passes(self, header: ModelHeader, repacked: bool, *, small: bool = False) -> PassCosts:
         kept, sizes = sampled_layers(header, self._room(header)), _layer_sizes(header)
         share = fmean(sizes) / fmean(sizes[layer] for layer in kept)
 
         def measure() -> Tables:
             self._progress(f"measuring how fast this machine computes models such as {header.name}, once")
             with ExitStack() as undo:
-                return measure_passes(self._sample(header, kept, repacked, undo))
+                return measure_passes(self._sample(header, kept, repacked, undo, small=small))
 
         key = f"passes {self._machine}{' repacked' if repacked else ''} {_shape(header, kept)}"
         return pass_costs(self._cache, key, header.layers, share, measure)
@@ -109,12 +109,15 @@ class Calibrator:
                     return self._sample(target, sampled_layers(target, self._room(target)), False, undo)
                 except EngineError:
                     other = self._stand_in()
-                    return self._sample(other, sampled_layers(other, self._room(other)), False, undo)
+                    return self._sample(other, sampled_layers(other, self._room(other)), False, undo, small=True)
 
             return read_costs(self._cache, self._machine, probe, sample)
 
-    def _sample(self, header: ModelHeader, kept: Sequence[int], repacked: bool, undo: ExitStack) -> Sample:
-        if sum(_layer_sizes(header)[layer] for layer in kept) > self._room(header):
+    def _sample(
+        self, header: ModelHeader, kept: Sequence[int], repacked: bool, undo: ExitStack, *, small: bool = False
+    ) -> Sample:  # fmt: skip
+        """Raises EngineError where there is no room, unless the model is so `small` that it takes less than a plan's margin."""
+        if not small and sum(_layer_sizes(header)[layer] for layer in kept) > self._room(header):
             raise EngineError(f"the budget has no room for a sample of {header.name}")
         sample = Sample(header, kept, threads=self._threads, repacked=repacked)
         undo.callback(give_back)

@@ -20,7 +20,7 @@ from edgespec.memory.cpu import usable_threads
 from edgespec.memory.heap import give_back
 from edgespec.memory.learned import recall, remember
 from edgespec.memory.pagefile import PageFile
-from edgespec.memory.plan import MOST_NODES, Request, make_plan
+from edgespec.memory.plan import MARGIN, MOST_NODES, Request, make_plan
 from edgespec.modelfile.header import check_pair, read_model
 from edgespec.repacking import existing_pages, make_pages, repackable
 from edgespec.shipped import embedded_model
@@ -140,7 +140,8 @@ def prepare(options: Options, progress: Progress = lambda text: None) -> Prepare
         request = replace(request, target=pages.weights(target))
         plan = make_plan(request)
     costs = calibrator.costs(target, request.drafter, plan, repacked=bool(pages), probe=target.files[0])
-    plan = make_plan(replace(request, process=max(request.process, resident_bytes())))  # measuring may have left something
+    left = resident_bytes() - MARGIN  # measuring may have left more than the plan leaves room for
+    plan = make_plan(replace(request, process=max(request.process, left)))
     notes += [*plan.notes, *calibrator.notes]
     return _corrected(Prepared(target, request.drafter, plan, costs, threads, options.strict, tuple(notes), pages))
 

@@ -15,7 +15,7 @@ from edgespec.memory.budget import format_size
 from edgespec.memory.layout import PARTS, pin_layers, segment_sizes, spread
 from edgespec.types import Item, KvType, MemoryPlan, ModelHeader, Paging
 
-__all__ = ["DRAFT_CHUNK", "MOST_NODES", "SPOKEN_CONTEXTS", "Request", "make_plan", "resident_cells", "voting_layers"]
+__all__ = ["DRAFT_CHUNK", "MARGIN", "MOST_NODES", "SPOKEN_CONTEXTS", "Request", "make_plan", "resident_cells", "voting_layers"]
 
 DEFAULT_CONTEXT = 4096
 MOST_NODES = 32
@@ -25,7 +25,7 @@ _SPOKEN_BYTES = 320  # such a token takes
 _CHUNKS = (512, 256, 128, 64)
 _FEWER_NODES = (15, 7)  # of trees whose rows of logits would take too much; with the root whole blocks of rows
 _CHUNK_SHARE, _LOGITS_SHARE = 25, 16  # one part in so many of the budget may go there
-_MARGIN = 12 << 20  # what the process takes later: code and modules on first use, allocator slack, stacks
+MARGIN = 12 << 20  # what the process takes later: code and modules on first use, allocator slack, stacks
 _HUGE = 2 << 20  # the arena is rounded up to huge pages
 
 
@@ -198,7 +198,7 @@ def _fixed_items(request: Request, context: int, passes: _Passes) -> list[Item]:
     target, drafter = request.target, request.drafter
     beside = passes.nodes + 1 if target in request.viewed else 0
     items = [
-        Item("process", request.process + _MARGIN),
+        Item("process", request.process + MARGIN),
         Item("tokenizers", sum(needs.tokenizer_bytes(model) for model in (target, drafter) if model)),
         Item("target, KV cache", needs.kv_bytes(target, context + beside, request.kv_type), _tokens(context, request.kv_type)),
         Item("target, scratch", _target_scratch(request, context, passes), f"{passes.chunk} tokens, {passes.nodes} nodes a pass"),
