@@ -57,3 +57,14 @@ def inflated_path(target_path: Path, tmp_path_factory: pytest.TempPathFactory) -
     path = tmp_path_factory.mktemp("models") / "inflated.gguf"
     inflate(target_path, path, 100 << 20)
     return path
+
+
+@pytest.fixture(scope="session")
+def kernel_cap() -> None:
+    """Skips where this machine lets nobody cap memory."""
+    from edgespec.bench import capped
+
+    try:
+        capped.how()
+    except capped.CannotCap as reason:
+        pytest.skip(str(reason))

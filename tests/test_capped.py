@@ -11,14 +11,7 @@ import edgespec
 from edgespec.bench import capped
 
 BUDGET = 190 << 20
-
-
-@pytest.fixture(scope="module", autouse=True)
-def possible() -> None:
-    try:
-        capped.how()
-    except capped.CannotCap as reason:
-        pytest.skip(str(reason))
+pytestmark = pytest.mark.usefixtures("kernel_cap")
 
 
 @pytest.fixture(scope="module")

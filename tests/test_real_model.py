@@ -10,18 +10,8 @@ import pytest
 import report_memory
 from parity import Judge
 
-from edgespec.bench import capped
-
-pytestmark = pytest.mark.real_model
+pytestmark = [pytest.mark.real_model, pytest.mark.usefixtures("kernel_cap")]
 CONTEXT = 1024
-
-
-@pytest.fixture(scope="module", autouse=True)
-def possible() -> None:
-    try:
-        capped.how()
-    except capped.CannotCap as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module")
